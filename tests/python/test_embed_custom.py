@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import outercore as oc
+from outercore import embedding as embeddings
 from outercore.embedding.custom import own_score
 from outercore.embedding.observe import Observer
 from outercore.errors import InterruptError, InvalidError, NotFoundError
@@ -148,24 +149,24 @@ def test_predictions_and_figures_need_the_function(
     without = oc.Embedding.open(run)
     assert without.rows([0]).shape == (1, 8)
     for ask in (
-        lambda: without.predict(head="n1", relation="r0"),
-        lambda: without.evaluate(parts=["valid"]),
+        lambda: embeddings.predict(without, head="n1", relation="r0"),
+        lambda: embeddings.assess(without, parts=["valid"]),
     ):
         with pytest.raises(InvalidError, match="which is not kept with it") as refused:
             ask()
         assert "--score FILE.py:NAME" in str(refused.value)
     with pytest.raises(InvalidError, match="says no distance"):
-        without.neighbours("n1")
-    assert without.neighbours("n1", 3, metric="cosine").ids.shape == (1, 3)
+        embeddings.neighbours(without, "n1")
+    assert embeddings.neighbours(without, "n1", 3, metric="cosine").ids.shape == (1, 3)
     another = oc.Embedding.open(run, score=f"{scores}:shifted")
     with pytest.raises(InvalidError, match=r"`.*:shifted` has another text"):
-        another.predict(head="n1", relation="r0")
+        embeddings.predict(another, head="n1", relation="r0")
     embedding = oc.Embedding.open(run, score=f"{scores}:product")
-    found = embedding.predict(head="n1", relation="r0", k=embedding.num_entities)
+    found = embeddings.predict(embedding, head="n1", relation="r0", k=embedding.num_entities)
     table, head = embedding.entities, embedding.rows(embedding.entity_ids("n1"))
     expected = (table * head * embedding.relations[embedding.relation_ids("r0")]).sum(1)
     assert found.ids[0].tolist() == np.argsort(-expected, kind="stable").tolist()
-    figures = embedding.evaluate(parts=["valid"])
+    figures = embeddings.assess(embedding, parts=["valid"])
     assert figures[0]["mrr"] == pytest.approx(made.metrics[0]["mrr"])
 
 
@@ -215,7 +216,7 @@ def test_a_run_of_a_function_is_compared_with_any_other(
         found = json.loads(out)
         for run, figure in zip(runs, (found["mrr"], found["other_mrr"]), strict=True):
             score = {"own": product, "another": shifted}.get(run)
-            expected = oc.Embedding.open(run, score=score).evaluate(parts=["valid"])
+            expected = embeddings.assess(oc.Embedding.open(run, score=score), parts=["valid"])
             assert figure == pytest.approx(expected[0]["mrr"])
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import outercore as oc
 from embed_runs import assert_same_bits, circle, interrupt, small, tables
+from outercore import embedding as embeddings
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.observe import Observer
 from outercore.embedding.ranking.scoring import Scoring
@@ -140,8 +141,8 @@ def test_a_loss_that_is_not_finite_before_a_validation_keeps_the_last_tables(
         "error": "expected a finite loss, found inf",
     }
     kept = oc.Embedding.open(run)
-    assert kept.evaluate() == [one for one in expected.metrics if one["part"] == "test"]
-    assert len(kept.neighbours("e0", k=3).ids[0]) == 3
+    assert embeddings.assess(kept) == [one for one in expected.metrics if one["part"] == "test"]
+    assert len(embeddings.neighbours(kept, "e0", k=3).ids[0]) == 3
     on = small(budget=budget, optimiser={"epochs": 1, "learning_rate": 1e-9})
     further = oc.embed(facts, on, out=tmp_path / "further", start_from=run)
     np.testing.assert_allclose(further.entities, kept.entities, atol=1e-6)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import outercore as oc
 from outercore import _core
+from outercore import embedding as embeddings
 from outercore.embedding.config import DataConfig, EmbedConfig
 from outercore.embedding.data import EmbedData, knowledge_graph
 from outercore.embedding.observe import Observer
@@ -182,8 +183,8 @@ def test_held_out_triples_are_ranked_and_not_trained_on(
     assert [counts[f"{part} triples"] for part in PARTS] == [data.parts[one].count for one in PARTS]
     assert {epoch["triples"] for epoch in result.record["epochs"]} == {data.triples}
     assert [one["part"] for one in result.metrics] == ["valid", "test"]
-    assert result.metrics == result.embedding.evaluate(parts=["valid", "test"])
-    ranked = result.embedding.ranks(part="test").triples
+    assert result.metrics == embeddings.assess(result.embedding, parts=["valid", "test"])
+    ranked = embeddings.ranks(result.embedding, part="test").triples
     assert np.array_equal(ranked, data.parts["test"].read())
 
 

@@ -17,6 +17,7 @@ from embedded import (
     embed,
     plain,
 )
+from outercore import embedding as embeddings
 from outercore.embedding.config import ModelName
 from outercore.embedding.use.embedding import Embedding
 from outercore.embedding.use.neighbours import neighbours, neighbours_of_all
@@ -124,9 +125,9 @@ def test_the_metric_is_that_of_the_model(
 
 
 def test_neighbours_of_rows_and_of_names_agree(embedding: Embedding) -> None:
-    by_name = embedding.neighbours(["n3", "n40"], k=4, itself=True)
+    by_name = embeddings.neighbours(embedding, ["n3", "n40"], k=4, itself=True)
     rows = embedding.rows(embedding.entity_ids(["n3", "n40"]))
-    by_row = embedding.neighbours(rows, k=4)
+    by_row = embeddings.neighbours(embedding, rows, k=4)
     assert np.array_equal(by_name.ids, by_row.ids)
     assert np.array_equal(by_name.scores, by_row.scores)
 

@@ -19,6 +19,7 @@ from embedded import (
     facts,
     random_triples,
 )
+from outercore import embedding as embeddings
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import (
@@ -127,4 +128,4 @@ def test_a_data_set_that_was_imported_anew_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(graph.root)
     facts(graph.root, random_triples(1)[::-1])
     with pytest.raises(InvalidError, match=r"other triples, links or names now\n.*--data"):
-        Embedding.open(embedding.root).neighbours("n0")
+        embeddings.neighbours(Embedding.open(embedding.root), "n0")

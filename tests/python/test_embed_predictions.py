@@ -81,8 +81,7 @@ def test_predictions_are_those_of_the_definition(
 def test_known_triples_are_left_out_on_request(
     embedding: Embedding, embedded_graph: oc.Graph, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outercore.embedding.use.predict.GROUP", 7)
-    monkeypatch.setattr("outercore.embedding.use.answers._CHUNK", 50)
+    monkeypatch.setattr("outercore.embedding.use.search.GROUP", 7)
     every = np.concatenate(
         [embedded_graph.array("triples/train"), embedded_graph.array("triples/valid")]
     )
@@ -115,9 +114,8 @@ def test_one_relation_goes_with_many_heads_by_name(embedding: Embedding) -> None
 @pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize("part", ["head", "tail"])
 def test_of_a_plain_graph_its_links_are_known(
-    tmp_path: Path, kind: ModelName, undirected: bool, part: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: ModelName, undirected: bool, part: str
 ) -> None:
-    monkeypatch.setattr("outercore.embedding.use.answers._CHUNK", 3)
     edges = [(0, 1), (0, 5), (2, 0), (3, 3), (4, 5), (1, 4)]
     graph = plain(tmp_path / "plain", edges, undirected=undirected)
     draws = np.random.default_rng(1)

@@ -16,6 +16,7 @@ import pytest
 import outercore as oc
 from embedded import Rows, embed, facts, plain, random_triples
 from outercore import _core
+from outercore import embedding as embeddings
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import InvalidError
 from outercore.sources.triples import TripleOptions, import_triples
@@ -132,13 +133,13 @@ def test_a_protocol_that_there_is_not_is_refused(
 ) -> None:
     embedding = Embedding.open(root / "run")
     with pytest.raises(InvalidError, match=message):
-        embedding.evaluate(**options)
+        embeddings.assess(embedding, **options)
 
 
 def test_ranks_one_by_one_make_the_figures(root: Path) -> None:
     embedding = Embedding.open(root / "run")
     recorded = next(one for one in embedding.metrics if one["part"] == "valid")
-    found = embedding.ranks(part="valid")
+    found = embeddings.ranks(embedding, part="valid")
     heads, relations, tails = found.triples.T
     named = zip(
         embedding.entity_names(heads),
@@ -151,7 +152,7 @@ def test_ranks_one_by_one_make_the_figures(root: Path) -> None:
     by_side = recorded["filtered_by_side"]
     expected = [by_side["tail"]["mrr"], by_side["head"]["mrr"]]
     assert found.reciprocal.mean(axis=0) == pytest.approx(expected)
-    raw = embedding.ranks(part="valid", filtered=False)
+    raw = embeddings.ranks(embedding, part="valid", filtered=False)
     assert raw.reciprocal.mean() == pytest.approx(recorded["raw"]["mrr"])
 
 
@@ -162,7 +163,10 @@ def test_two_runs_are_compared_triple_by_triple(root: Path, outcome: Any, tmp_pa
     code, out, _ = outcome(*arguments, "--json")
     found = json.loads(out)
     assert code == 0
-    gains = (other.ranks(part="valid").reciprocal - one.ranks(part="valid").reciprocal).mean(axis=1)
+    gains = (
+        embeddings.ranks(other, part="valid").reciprocal
+        - embeddings.ranks(one, part="valid").reciprocal
+    ).mean(axis=1)
     assert found["difference"] == pytest.approx(gains.mean())
     assert found["difference"] == pytest.approx(found["other_mrr"] - found["mrr"])
     assert found["error"] == pytest.approx(gains.std(ddof=1) / len(gains) ** 0.5)
@@ -182,7 +186,7 @@ def test_two_runs_are_compared_triple_by_triple(root: Path, outcome: Any, tmp_pa
     found = json.loads(out)
     assert (found["triples"], found["error"], found["within_noise"]) == (1, None, True)
 
-    same = one.compare(one, part="valid")
+    same = embeddings.compare(one, one, part="valid")
     assert (same.difference, same.error, same.better, same.worse) == (0, 0, 0, 0)
     assert same.within_noise
 
@@ -193,12 +197,12 @@ def test_runs_that_rank_something_else_are_not_compared(root: Path, tmp_path: Pa
     oc.embed(tmp_path / "facts", out=tmp_path / "run", **OPTIONS)
     one, other = Embedding.open(root / "run"), Embedding.open(tmp_path / "run")
     with pytest.raises(InvalidError, match="other triples are held out"):
-        one.compare(other, part="valid")
+        embeddings.compare(one, other, part="valid")
 
 
 def test_neighbours_are_shown_and_written(root: Path, outcome: Any) -> None:
     embedding = Embedding.open(root / "run")
-    expected = embedding.neighbours("n3", 4)
+    expected = embeddings.neighbours(embedding, "n3", 4)
     names = embedding.entity_names(expected.ids[0])
     code, out, _ = outcome("embedding", "neighbours", root / "run", "n3", "-k", "4", "--json")
     assert code == 0
@@ -257,7 +261,7 @@ def test_entities_that_training_has_not_seen_are_marked(outcome: Any, tmp_path: 
 
 def test_predictions_are_shown_and_written(root: Path, outcome: Any) -> None:
     embedding = Embedding.open(root / "run")
-    expected = embedding.predict(head="n3", relation="r1", k=3, leave_out_known=True)
+    expected = embeddings.predict(embedding, head="n3", relation="r1", k=3, leave_out_known=True)
     names = embedding.entity_names(expected.ids[0])
     question = ("--head", "n3", "--relation", "r1", "--leave-out-known", "-k", "3")
     code, out, _ = outcome("embedding", "predict", root / "run", *question)
@@ -292,7 +296,7 @@ def test_questions_in_a_file_are_answered_in_their_order(
             for name, value in zip(("head", "relation", "tail"), question, strict=True)
             if value != "?"
         }
-        found = embedding.predict(k=2, **given)
+        found = embeddings.predict(embedding, k=2, **given)
         name = embedding.relation_names if part == "relation" else embedding.entity_names
         for rank in range(2):
             row = rows[2 * number + rank]
@@ -359,7 +363,7 @@ def test_without_pytorch_rows_are_written_and_scores_say_what_to_install(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.stdout.splitlines()[-1] == "[0, 1, 1, 1]"
-    assert done.stderr.count("scores need the package `torch`") == 3
+    assert done.stderr.count("embedding needs the package `torch`") == 3
     assert 'pip install "outercore[torch]"' in done.stderr
 
 
@@ -525,7 +529,7 @@ def test_dot_is_asked_without_a_relation(root: Path, tmp_path: Path, outcome: An
     (found,) = json.loads(out)
     assert (found["head"], found["relation"], found["tail"]) == ("n3", "", "?")
     ids = [answer["id"] for answer in found["answers"]]
-    assert ids == embedding.predict(head="n3", k=2).ids[0].tolist()
+    assert ids == embeddings.predict(embedding, head="n3", k=2).ids[0].tolist()
     code, _, err = outcome(*question, "--out", "found.tsv")
     assert code == 0, err
     rows = [line.split("\t") for line in Path("found.tsv").read_text().splitlines()]

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from outercore import embedding as embeddings
 from outercore.cli import console, options
-from outercore.cli.embedding_options import (
-    Candidates,
-    Count,
-    Data,
-    Raw,
-    Run,
-    Score,
-    Triples,
-    open_run,
-    scored,
-)
+from outercore.cli.embedding_options import Ranking
 
 _PLACES = {
     "candidates": "evaluation.candidates",
@@ -30,28 +22,20 @@ _PLACES = {
 """Where a configuration has what `evaluate` and `compare` are told, and checks it."""
 
 
-def evaluate(
-    context: typer.Context,
-    run: Run,
+@dataclass(frozen=True, kw_only=True)
+class _Evaluate(Ranking):
     part: Annotated[
         list[str] | None,
         typer.Option("--part", help="`test` (by default), `valid` or `train`; may be repeated."),
-    ] = None,
-    candidates: Candidates = "auto",
-    count: Count = 1000,
+    ] = None
     also: Annotated[
         list[str] | None, typer.Option("--also", help="A further kind of candidates.")
-    ] = None,
-    raw: Raw = False,
-    triples: Triples = 0,
-    seed: Annotated[
-        int | None, typer.Option(help="Of what is drawn; by default the run's.")
-    ] = None,
-    memory: options.Memory = "256MiB",
-    data: Data = None,
-    score: Score = None,
-    json: options.Json = False,
-) -> None:
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Of what is drawn; by default the run's.")] = None
+
+
+@options.of(_Evaluate)
+def evaluate(context: typer.Context, given: _Evaluate) -> None:
     """Rank held-out triples again: other parts, other candidates.
 
     **Example**
@@ -61,45 +45,28 @@ def evaluate(
     from outercore.cli.embed import show
     from outercore.cli.embed_watch import EmbedWatch
 
-    opened = open_run(run, data, score)
-    kinds: Any = also or ()
-    parts: Any = part or ("test",)
-    with options.named(context, _PLACES), EmbedWatch(quiet=json) as watch:
-        figures = opened.evaluate(
-            parts=parts,
-            candidates=candidates,
-            count=count,
-            also=kinds,
-            filtered=not raw,
-            triples=triples,
-            seed=seed,
-            memory=memory,
-            observer=watch,
-        )
-    if json:
+    opened = given.open(given.score)
+    chosen: Any = {"parts": given.part or ("test",), "also": given.also or (), "seed": given.seed}
+    with options.named(context, _PLACES), EmbedWatch(quiet=given.json) as watch:
+        figures = embeddings.assess(opened, **given.protocol(), **chosen, observer=watch)
+    if given.json:
         console.json_data(figures)
         return
     show(figures)
 
 
-def compare(
-    context: typer.Context,
-    run: Run,
-    other: Annotated[Path, typer.Argument(help="Another run.", show_default=False)],
-    part: Annotated[str, typer.Option(help="`test`, `valid` or `train`.")] = "test",
-    candidates: Candidates = "auto",
-    count: Count = 1000,
-    raw: Raw = False,
-    triples: Triples = 0,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
-    memory: options.Memory = "256MiB",
-    data: Data = None,
-    score: Score = None,
+@dataclass(frozen=True, kw_only=True)
+class _Compare(Ranking):
+    other: Annotated[Path, typer.Argument(help="Another run.", show_default=False)]
+    part: Annotated[str, typer.Option(help="`test`, `valid` or `train`.")] = "test"
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0
     other_score: Annotated[
         str | None, typer.Option(help="That of the other run; `--score` by default.")
-    ] = None,
-    json: options.Json = False,
-) -> None:
+    ] = None
+
+
+@options.of(_Compare)
+def compare(context: typer.Context, given: _Compare) -> None:
     """Tell whether two runs rank the same triples equally well, or differ by more than chance.
 
     The second run is compared with the first: a difference above zero is in its favour.
@@ -110,25 +77,18 @@ def compare(
     """
     from outercore.cli.embed_watch import EmbedWatch
 
-    ranked: Any = part
-    among: Any = candidates
-    with options.named(context, _PLACES), EmbedWatch(quiet=json) as watch:
-        found = scored(run, data, score).compare(
-            scored(other, data, other_score or score),
-            part=ranked,
-            candidates=among,
-            count=count,
-            filtered=not raw,
-            triples=triples,
-            seed=seed,
-            memory=memory,
-            observer=watch,
+    others = replace(given, run=given.other, score=given.other_score or given.score)
+    chosen: Any = {"part": given.part, "seed": given.seed}
+    with options.named(context, _PLACES), EmbedWatch(quiet=given.json) as watch:
+        found = embeddings.compare(
+            _scored(given), _scored(others), **given.protocol(), **chosen, observer=watch
         )
-    if json:
+    if given.json:
         console.json_data(found.to_dict())
         return
+    run, other = given.run, given.other
     verdict = "no more than chance" if found.within_noise else "more than chance"
-    console.data(f"{part}: {found.protocol}")
+    console.data(f"{given.part}: {found.protocol}")
     console.data(f"  {run}  MRR {found.mrr:.4f}")
     console.data(f"  {other}  MRR {found.other_mrr:.4f}")
     console.data(
@@ -136,3 +96,9 @@ def compare(
         f"{found.error:.4f}: {verdict}; it ranks {found.better:.1%} of the triples better, "
         f"{found.worse:.1%} worse"
     )
+
+
+def _scored(given: Ranking) -> embeddings.Embedding:
+    """A run, with the score function if it is one that needs it."""
+    opened = given.open()
+    return given.open(given.score) if opened.model.kind == "custom" else opened

@@ -1,17 +1,26 @@
-"""Options and runs that the commands of `outercore embedding` share."""
+"""Options that the commands of `outercore embedding` share."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from outercore.embedding.use.embedding import Embedding
+from outercore import embedding as embeddings
+from outercore.cli import options
+from outercore.cli.embedding_results import Answers
+from outercore.config.fields import within
+from outercore.embedding.use.questions import read_candidates
+from outercore.outputs import TABLES, check_output
 
-Run = Annotated[
-    Path, typer.Argument(help="Run directory of `outercore embed`.", show_default=False)
-]
+
+def _share(option: typer.CallbackParam, value: float) -> float:
+    within(option.opts[0], value, 0.0, 1.0)
+    return value
+
+
 Data = Annotated[
     Path | None, typer.Option("--data", help="Where the run's data set is now, if it was moved.")
 ]
@@ -20,49 +29,101 @@ Score = Annotated[
     typer.Option("--score", help="The run's own score function: `FILE.py:NAME` or `MODULE:NAME`."),
 ]
 Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
-K = Annotated[int, typer.Option("-k", "--k", help="How many to find.")]
 Metric = Annotated[
     str,
     typer.Option(
         help="`inner`, `cosine`, `euclidean`, `manhattan`, `modulus`; `model` is the model's own."
     ),
 ]
-Approximate = Annotated[
-    bool,
-    typer.Option("--approximate", help="Ask the index that `outercore embedding index` built."),
-]
-Recall = Annotated[
-    float, typer.Option(help="With `--approximate`: share of the true ones to be found.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="Write to this `.parquet`, `.csv` or `.tsv` instead.")
-]
-Among = Annotated[
-    Path | None,
-    typer.Option(
-        "--candidates",
-        help="Look only among the entities of this text (a name a line, or an id with `--ids`) or "
-        "`.npy` of ids.",
-    ),
-]
-Candidates = Annotated[
-    str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
-]
-Count = Annotated[
-    int, typer.Option("--count", "--candidate-count", help="Candidates that are drawn.")
-]
-Raw = Annotated[
-    bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
-]
-Triples = Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")]
 
 
-def open_run(run: Path, data: Path | None, score: str | None = None) -> Embedding:
-    """A run's rows, opened."""
-    return Embedding.open(run, data_set=data, score=score)
+@dataclass(frozen=True, kw_only=True)
+class OfRun:
+    """Any command: a run."""
+
+    run: Annotated[
+        Path, typer.Argument(help="Run directory of `outercore embed`.", show_default=False)
+    ]
+    data: Data = None
+    json: options.Json = False
+
+    def open(self, score: str | None = None) -> embeddings.Embedding:
+        """The run's rows, opened."""
+        return embeddings.Embedding.open(self.run, data_set=self.data, score=score)
 
 
-def scored(run: Path, data: Path | None, score: str | None) -> Embedding:
-    """A run, with the score function if it is one that needs it."""
-    opened = open_run(run, data)
-    return open_run(run, data, score) if opened.model.kind == "custom" else opened
+@dataclass(frozen=True, kw_only=True)
+class Searching(OfRun):
+    """A command that looks for entities."""
+
+    k: Annotated[int, typer.Option("-k", "--k", help="How many to find.")] = 10
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            "--candidates",
+            help="Look only among the entities of this text (a name a line, or an id with "
+            "`--ids`) or `.npy` of ids.",
+        ),
+    ] = None
+    approximate: Annotated[
+        bool,
+        typer.Option("--approximate", help="Ask the index that `outercore embedding index` built."),
+    ] = False
+    recall: Annotated[
+        float,
+        typer.Option(
+            callback=_share, help="With `--approximate`: share of the true ones to be found."
+        ),
+    ] = 0.95
+    ids: Ids = False
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write to this `.parquet`, `.csv` or `.tsv` instead."),
+    ] = None
+    overwrite: options.OverwriteFile = False
+
+    def check_out(self) -> None:
+        """Errors: `InvalidError` for a file that cannot be written."""
+        if self.out is not None:
+            check_output(self.out, TABLES, option="--out", overwrite=self.overwrite)
+
+    def where(self, opened: embeddings.Embedding, metric: str) -> dict[str, Any]:
+        """Among what to look, as the functions of the package take it."""
+        index = candidates = None
+        if self.approximate:
+            index = embeddings.Index.open(opened, metric=metric, recall=self.recall)
+        if self.candidates is not None:
+            candidates = read_candidates(opened, self.candidates, by_id=self.ids)
+        return {"index": index, "candidates": candidates}
+
+    def answers(self, opened: embeddings.Embedding) -> Answers:
+        """Where answers go."""
+        return Answers(opened, self.out, ids=self.ids, json=self.json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking(OfRun):
+    """A command that ranks held-out triples."""
+
+    candidates: Annotated[
+        str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
+    ] = "auto"
+    count: Annotated[
+        int, typer.Option("--count", "--candidate-count", help="Candidates that are drawn.")
+    ] = 1000
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
+    ] = False
+    triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0
+    memory: options.Memory = "256MiB"
+    score: Score = None
+
+    def protocol(self) -> dict[str, Any]:
+        """How to rank, as the functions of the package take it."""
+        return {
+            "candidates": self.candidates,
+            "count": self.count,
+            "filtered": not self.raw,
+            "triples": self.triples,
+            "memory": self.memory,
+        }

@@ -16,7 +16,7 @@ from outercore.cli import console
 from outercore.outputs import TableWriter, table_file
 
 if TYPE_CHECKING:
-    from outercore.embedding.use.embedding import Embedding
+    from outercore.embedding import Embedding
     from outercore.embedding.use.neighbours import Nearest
     from outercore.embedding.use.predict import Predictions
 
@@ -30,21 +30,13 @@ class Answers:
     With `path` to a file, else to the terminal: as tables, or at the end as JSON.
     """
 
-    def __init__(
-        self,
-        embedding: Embedding,
-        path: Path | None,
-        *,
-        ids: bool = False,
-        json: bool = False,
-    ) -> None:
+    def __init__(self, embedding: Embedding, path: Path | None, *, ids: bool, json: bool) -> None:
         self._embedding = embedding
         self._path, self._ids = path, ids
         self._json = json
         self._found: list[dict[str, Any]] = []
         self._stack = ExitStack()
         self._file: TableWriter | None = None
-        self.rows = 0
 
     def __enter__(self) -> Answers:
         self._stack.__enter__()
@@ -57,11 +49,23 @@ class Answers:
         traceback: TracebackType | None,
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
-        if kind is None and self._json and self._path is None:
+        if kind is not None:
+            return
+        if self._path is not None:
+            written(0 if self._file is None else self._file.rows, self._path, json=self._json)
+        elif self._json:
             console.json_data(self._found)
 
     def add_neighbours(self, of: Sequence[int], found: Nearest) -> None:
-        """Neighbours of the entities `of`: a row for each, to the file."""
+        """Neighbours of the entities `of`."""
+        if self._path is None:
+            for entity, name, ids, scores in zip(
+                of, self._texts("entity", np.array(of)), found.ids, found.scores, strict=True
+            ):
+                about = {"entity": name, "id": int(entity), "metric": found.metric}
+                title = f"{name} ({found.metric})"
+                self._show(title, about, "neighbours", "entity", ids, scores)
+            return
         rows, ranks = np.nonzero(found.ids >= 0)
         ids = found.ids[rows, ranks]
         self._append(
@@ -70,80 +74,81 @@ class Answers:
                 "rank": (ranks + 1, pa.int32()),
                 "neighbour": self._names("entity", ids),
                 "score": (found.scores[rows, ranks], pa.float32()),
-                **self._seen("entity", ids),
+                "seen": (self._seen("entity", ids), pa.bool_()),
             }
         )
 
     def add_predictions(self, found: Predictions) -> None:
         """Completed triples, a row for each answer."""
-        rows, ranks = np.nonzero(found.ids >= 0)
-        triples = found.questions[rows]
-        triples[:, _PARTS.index(found.part)] = found.ids[rows, ranks]
         if self._path is None:
-            self._show_predictions(found, rows, ranks, triples)
+            for question, ids, scores in zip(found.questions, found.ids, found.scores, strict=True):
+                # Without a name where a relation was not asked with.
+                names = dict.fromkeys(_PARTS, "")
+                for part, number in zip(_PARTS, question, strict=True):
+                    if number >= 0:
+                        [names[part]] = self._texts(part, np.array([number]))
+                names[found.part] = "?"
+                self._show("  ".join(names.values()), names, "answers", found.part, ids, scores)
             return
-        columns = {
-            name: self._names("relation" if name == "relation" else "entity", triples[:, place])
-            for place, name in enumerate(_PARTS)
-        }
-        asked = np.full(len(triples), found.part)
+        rows, ranks = np.nonzero(found.ids >= 0)
+        answers = found.ids[rows, ranks]
+        triples = found.questions[rows]
+        triples[:, _PARTS.index(found.part)] = answers
         self._append(
             {
-                **columns,
-                "asked": (asked, _NAME),
+                **{part: self._names(part, triples[:, place]) for place, part in enumerate(_PARTS)},
+                "asked": (np.full(len(triples), found.part), _NAME),
                 "rank": (ranks + 1, pa.int32()),
                 "score": (found.scores[rows, ranks], pa.float32()),
-                **self._seen(found.part, found.ids[rows, ranks]),
+                "seen": (self._seen(found.part, answers), pa.bool_()),
             }
         )
 
-    def _seen(self, part: str, ids: NDArray[np.int64]) -> dict[str, tuple[Any, pa.DataType]]:
-        """The column that marks answers which training has not seen."""
-        return {"seen": (seen_of(self._embedding, part, ids), pa.bool_())}
-
-    def _show_predictions(
+    def _show(
         self,
-        found: Predictions,
-        rows: NDArray[np.int64],
-        ranks: NDArray[np.int64],
-        triples: NDArray[np.int64],
+        title: str,
+        about: dict[str, Any],
+        key: str,
+        part: str,
+        ids: NDArray[np.int64],
+        scores: NDArray[np.float32],
     ) -> None:
-        place = _PARTS.index(found.part)
-        kinds = ["relation" if name == "relation" else "entity" for name in _PARTS]
-        for question, parts in enumerate(found.questions):
-            here = rows == question
-            asked = [
-                "?" if spot == place else self._names(kinds[spot], parts[spot : spot + 1])[0][0]
-                for spot in range(3)
-            ]
-            names = ["" if name is None else str(name) for name in asked]
-            ids = triples[here, place]
-            answers = [str(name) for name in self._names(kinds[place], ids)[0]]
-            scores = found.scores[question, ranks[here]].tolist()
-            seen = seen_of(self._embedding, found.part, ids)
-            if self._json:
-                self._found.append(
-                    {
-                        **dict(zip(_PARTS, names, strict=True)),
-                        "answers": _described(ids, answers, scores, seen),
-                    }
-                )
-            else:
-                console.table("  ".join(names), _lines(answers, scores, seen))
+        """The answers to one question, best first."""
+        real = ids[ids >= 0]
+        values = scores[: len(real)].tolist()
+        answers = zip(
+            real.tolist(), self._texts(part, real), values, self._seen(part, real), strict=True
+        )
+        if self._json:
+            columns = ("id", "name", "score", "seen")
+            described = [dict(zip(columns, answer, strict=True)) for answer in answers]
+            self._found.append({**about, key: described})
+            return
+        lines = [
+            (name, f"{score:.4f}" + ("  (never seen in training)" if seen is False else ""))
+            for _, name, score, seen in answers
+        ]
+        console.table(title, lines)
 
-    def _names(self, kind: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
+    def _seen(self, part: str, ids: NDArray[np.int64]) -> list[bool | None]:
+        """Which answers training has seen; `None` where nobody can tell, and for relations."""
+        seen = None if part == "relation" else self._embedding.seen
+        return [None] * len(ids) if seen is None else seen[ids].tolist()
+
+    def _names(self, part: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
+        """A column of names, or of ids where there are none or they are asked for."""
+        named = self._embedding.named and not self._ids
         if (ids < 0).any():
             # Asked without a relation.
-            kind_of = pa.int64() if self._ids or not self._embedding.named else _NAME
-            return [None] * len(ids), kind_of
-        if self._ids or not self._embedding.named:
+            return [None] * len(ids), _NAME if named else pa.int64()
+        if not named:
             return ids, pa.int64()
-        names = (
-            self._embedding.entity_names(ids)
-            if kind == "entity"
-            else self._embedding.relation_names(ids)
-        )
-        return names, _NAME
+        if part == "relation":
+            return self._embedding.relation_names(ids), _NAME
+        return self._embedding.entity_names(ids), _NAME
+
+    def _texts(self, part: str, ids: NDArray[np.int64]) -> list[str]:
+        return [str(name) for name in self._names(part, ids)[0]]
 
     def _append(self, columns: dict[str, tuple[Any, pa.DataType]]) -> None:
         assert self._path is not None
@@ -151,57 +156,11 @@ class Answers:
             kinds = {name: kind for name, (_, kind) in columns.items()}
             self._file = self._stack.enter_context(table_file(self._path, kinds))
         self._file.append({name: values for name, (values, _) in columns.items()})
-        self.rows = self._file.rows
 
 
-def show_nearest(
-    embedding: Embedding,
-    of: NDArray[np.int64],
-    found: Nearest,
-    *,
-    ids: bool,
-    json: bool,
-) -> None:
-    """Neighbours on the terminal."""
-
-    def named(numbers: NDArray[np.int64]) -> list[str]:
-        return numbers.astype(str).tolist() if ids else embedding.entity_names(numbers)
-
-    shown = []
-    for entity, near, scores in zip(of, found.ids, found.scores, strict=True):
-        real = near[near >= 0]
-        name, names = named(np.array([entity]))[0], named(real)
-        values = scores[: len(real)].tolist()
-        seen = seen_of(embedding, "entity", real)
-        if json:
-            answers = _described(real, names, values, seen)
-            shown.append(
-                {"entity": name, "id": int(entity), "metric": found.metric, "neighbours": answers}
-            )
-        else:
-            console.table(f"{name} ({found.metric})", _lines(names, values, seen))
+def written(rows: int, path: Path, *, json: bool) -> None:
+    """Says how many rows a file has now."""
     if json:
-        console.json_data(shown)
-
-
-def seen_of(embedding: Embedding, part: str, ids: NDArray[np.int64]) -> list[bool | None]:
-    """Which answers training has seen; `None` where nobody can tell, and for relations."""
-    seen = None if part == "relation" else embedding.seen
-    return [None] * len(ids) if seen is None else seen[ids].tolist()
-
-
-def _described(
-    ids: NDArray[np.int64], names: list[str], scores: list[float], seen: list[bool | None]
-) -> list[dict[str, Any]]:
-    rows = zip(ids.tolist(), names, scores, seen, strict=True)
-    return [
-        {"id": number, "name": name, "score": score, "seen": known}
-        for number, name, score, known in rows
-    ]
-
-
-def _lines(names: list[str], scores: list[float], seen: list[bool | None]) -> list[tuple[str, str]]:
-    return [
-        (name, f"{score:.4f}" + ("  (never seen in training)" if known is False else ""))
-        for name, score, known in zip(names, scores, seen, strict=True)
-    ]
+        console.json_data({"rows": rows, "file": str(path)})
+    else:
+        console.data(f"{rows:,} rows in {path}")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -31,7 +31,12 @@ def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(kind, eval_str=True).parameters.values())
+        # A base class may stand in another module, where its annotations are names.
+        hints = get_type_hints(kind, include_extras=True)
+        own = [
+            one.replace(annotation=hints[one.name])
+            for one in inspect.signature(kind).parameters.values()
+        ]
         wants_context = "context" in inspect.signature(command).parameters
 
         @functools.wraps(command)
@@ -101,27 +106,6 @@ FarTokenFile = Annotated[
         rich_help_panel=_FAR,
     ),
 ]
-FarChunk = Annotated[
-    str | None,
-    typer.Option(
-        "--far-chunk",
-        callback=size,
-        help="Longest piece of a transfer; as `outercore far probe` found, else 256KiB.",
-        rich_help_panel=_FAR,
-    ),
-]
-FarQueues = Annotated[
-    int | None,
-    typer.Option("--far-queues", help="Data connections; 1 by default.", rich_help_panel=_FAR),
-]
-FarTimeout = Annotated[
-    float | None,
-    typer.Option(
-        "--far-timeout",
-        help="Seconds without progress after which the server counts as gone; 5 by default.",
-        rich_help_panel=_FAR,
-    ),
-]
 Fallback = Annotated[
     bool,
     typer.Option(
@@ -133,30 +117,15 @@ Fallback = Annotated[
 
 
 def far(
-    address: str | None,
-    *,
-    token_file: Path | None = None,
-    chunk: str | None = None,
-    queues: int | None = None,
-    timeout: float | None = None,
-    fallback: bool = True,
+    address: str | None, *, token_file: Path | None = None, fallback: bool = True
 ) -> FarOptions | None:
     """A memory server and how to use it, as the command line said it."""
-    given = {
-        "token_file": None if token_file is None else str(token_file),
-        "chunk": None if chunk is None else parse_size(chunk),
-        "queues": queues,
-        "timeout_s": timeout,
-        "fallback": None if fallback else False,
-    }
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if address is not None:
-        return FarOptions(address, **chosen)
-    if chosen:
-        name = {"timeout_s": "--far-timeout", "fallback": "--no-fallback"}
-        first = next(iter(chosen))
-        option = name.get(first, f"--far-{first}".replace("_", "-"))
-        raise InvalidError(f"{option}: expected `--far ADDR` with it")
+        token = None if token_file is None else str(token_file)
+        return FarOptions(address, token_file=token, fallback=fallback)
+    for option, given in (("--far-token-file", token_file), ("--no-fallback", not fallback)):
+        if given:
+            raise InvalidError(f"{option}: expected `--far ADDR` with it")
     return None
 
 

@@ -19,7 +19,14 @@ from outercore.embedding.models import Model, Side
 from outercore.embedding.negatives import KnownTargets
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.passes import groups_of
-from outercore.embedding.ranking.ranks import SIDES, Questions, Ranks, Tally, questions_of
+from outercore.embedding.ranking.ranks import (
+    SIDES,
+    Questions,
+    Ranks,
+    Tally,
+    questions_of,
+    require_finite,
+)
 from outercore.embedding.store import Store, check_triples
 from outercore.errors import InvalidError
 
@@ -264,7 +271,7 @@ def _count(
 ) -> None:
     """Ranks all questions among candidates that come in blocks."""
     for entities, rows in blocks:
-        _require_finite(entities, rows)
+        require_finite("entity", entities, rows)
         for one in counted:
             one.questions.compare(one.tally, entities, rows)
         if after_block is not None:
@@ -297,13 +304,6 @@ def _sample(
         drawn = drawn.clamp_(max=len(degree_sums) - 1)
     drawn = drawn.sort().values
     return drawn, store.rows(drawn)
-
-
-def _require_finite(entities: Tensor, rows: Tensor) -> None:
-    """A score that is not a number compares with nothing, and would pass for a low one."""
-    if not bool(rows.sum().isfinite()) and not bool(rows.isfinite().all()):
-        row = int((~rows.isfinite()).any(dim=1).nonzero()[0])
-        raise InvalidError(f"entity {int(entities[row])}: its embedding is not finite")
 
 
 def _protocol(store: Store, candidates: Candidates, asked: Asked, *, loops: bool) -> str:

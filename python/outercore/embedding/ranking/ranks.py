@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embedding.kernels import Masked
@@ -181,6 +183,14 @@ def questions_of(
             sides.append((side, Questions(model, triples, question, some, answers, loops=loops)))
         found.append(sides)
     return found
+
+
+def require_finite(name: str, numbers: Tensor | NDArray[np.int64] | range, rows: Tensor) -> None:
+    """Raises `InvalidError` for a row that is not finite: its scores compare with nothing, and
+    would pass for low ones. `numbers` are those of the rows."""
+    if not bool(rows.sum().isfinite()) and not bool(rows.isfinite().all()):
+        row = int((~rows.isfinite()).any(dim=1).nonzero()[0])
+        raise InvalidError(f"{name} {int(numbers[row])}: its embedding is not finite")
 
 
 def _slices(count: int, step: int) -> Iterator[slice]:

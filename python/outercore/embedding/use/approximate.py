@@ -11,7 +11,6 @@ FAISS knows inner products and Euclidean distances. For the sums of absolute val
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,8 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore._native import Progress
 from outercore.config.sizes import parse_size
-from outercore.embedding.use.topk import require_finite
+from outercore.embedding.ranking.ranks import require_finite
+from outercore.embedding.use.metrics import measured, metric_of
+from outercore.embedding.use.neighbours import neighbours
 from outercore.errors import (
     CorruptError,
     InvalidError,
@@ -48,8 +50,6 @@ _OVER_SAMPLED = {"inner": 4, "cosine": 4, "euclidean": 4, "manhattan": 16, "modu
 _BY_PRODUCT = ("inner", "cosine")
 _BLOCK_BYTES = 8 << 20
 _SEED = 0
-
-Progress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,8 @@ class Index:
             InvalidError: a row that is not finite.
             NoSpaceError, DeviceError.
         """
-        from outercore.embedding.use.neighbours import metric_of
-
         faiss = _faiss()
-        chosen = metric_of(embedding.model, metric)  # type: ignore[arg-type]
+        chosen = metric_of(embedding.model, metric)
         count = lists or max(1, round(2 * embedding.num_entities**0.5))
         count = min(count, embedding.num_entities)
         root = _directory(embedding, chosen)
@@ -154,9 +152,7 @@ class Index:
             InvalidError: it is of another table, because the run went on.
             UnsupportedError: FAISS is not installed.
         """
-        from outercore.embedding.use.neighbours import metric_of
-
-        chosen = metric_of(embedding.model, metric)  # type: ignore[arg-type]
+        chosen = metric_of(embedding.model, metric)
         root = _directory(embedding, chosen)
         path = root / _DESCRIPTION
         if not path.exists():
@@ -198,7 +194,7 @@ class Index:
     def candidates(self, queries: Tensor, k: int) -> NDArray[np.int64]:
         """Entities [questions, more than `k`] that may be among the `k` nearest; -1 is none."""
         count = max(_OVER_SAMPLED[self.metric] * k, _LEAST_CANDIDATES)
-        rows = _prepared(self.metric, queries).contiguous().numpy()
+        rows = measured(self.metric, queries).contiguous().numpy()
         found = []
         for piece in self._pieces:
             piece.nprobe = self.probes
@@ -214,8 +210,6 @@ class Index:
 
     def _measure(self, embedding: Embedding, progress: Progress) -> list[Recall]:
         """Recall over some entities, by lists looked at, until all are found."""
-        from outercore.embedding.use.neighbours import neighbours
-
         count = min(_QUESTIONS, embedding.num_entities)
         random = np.random.default_rng(_SEED)
         ids = np.sort(random.choice(embedding.num_entities, count, replace=False))
@@ -257,10 +251,6 @@ def _directory(embedding: Embedding, metric: str) -> Path:
     return embedding.root / f"index-{metric}"
 
 
-def _prepared(metric: str, rows: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(rows, dim=1, eps=1e-30) if metric == "cosine" else rows
-
-
 def _trained(
     faiss: Any, embedding: Embedding, metric: str, lists: int, memory: int, progress: Progress
 ) -> Any:
@@ -274,10 +264,10 @@ def _trained(
     random = np.random.default_rng(_SEED)
     ids = np.sort(random.choice(embedding.num_entities, count, replace=False, shuffle=False))
     rows = torch.from_numpy(embedding.rows(ids))
-    require_finite("sampled row", 0, rows)
+    require_finite("entity", ids, rows)
     index.cp.seed = _SEED + 1
     index.cp.min_points_per_centroid = 1
-    index.train(_prepared(metric, rows).numpy())
+    index.train(measured(metric, rows).numpy())
     return index
 
 
@@ -297,11 +287,11 @@ def _fill(
     step = min(room, max(1, _BLOCK_BYTES // (4 * max(embedding.width, 1))))
     for first, block in embedding.blocks(step):
         rows = torch.from_numpy(block)
-        require_finite("entity", first, rows)
+        require_finite("entity", range(first, first + len(rows)), rows)
         if piece is None:
             piece = faiss.clone_index(empty)
         done = first + len(block)
-        piece.add_with_ids(_prepared(metric, rows).numpy(), np.arange(first, done))
+        piece.add_with_ids(measured(metric, rows).numpy(), np.arange(first, done))
         progress("adding entities", done, embedding.num_entities, "entities")
         if piece.ntotal >= room or done == embedding.num_entities:
             faiss.write_index(piece, str(_piece(root, pieces)))

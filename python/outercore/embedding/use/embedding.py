@@ -20,7 +20,7 @@ from outercore.config.fields import build
 from outercore.embedding.config import ModelConfig
 from outercore.embedding.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.use.seen import seen_entities
+from outercore.embedding.use.answers import seen_entities
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.graph import Graph
 from outercore.names import Names

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from outercore._native import Progress
 from outercore.errors import InvalidError
 from outercore.outputs import (
     arrow_names,
@@ -37,12 +39,10 @@ _TEXT_NUMBERS = 1 << 18
 _REVERSE = pa.scalar("(reverse)", pa.large_string())
 _TAB, _BLANK = (pa.scalar(text, pa.large_string()) for text in ("\t", " "))
 
-Progress = Callable[[str, int, int, str], None]
-
 
 def export(
     embedding: Embedding,
-    path: Path,
+    path: str | os.PathLike[str],
     *,
     what: Kind = "entities",
     format: Format | None = None,
@@ -74,10 +74,12 @@ def export(
 
     Example:
         >>> import outercore as oc
+        >>> from outercore.embedding import export
         >>> embedding = oc.Embedding.open(tiny_embedding)
-        >>> embedding.export(tmp_path / "vectors.parquet")
+        >>> export(embedding, tmp_path / "vectors.parquet")
         200
     """
+    path = Path(path)
     chosen = _format(path, format)
     table = _Table(embedding, what, by_id=by_id)
     written = [path]

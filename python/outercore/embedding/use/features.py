@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore._native import Progress
 from outercore.embedding.use.embedding import has_names
 from outercore.embedding.use.matching import match_names
 from outercore.errors import InvalidError
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 Missing = Literal["error", "zeros"]
 _BLOCK_BYTES = 8 << 20
-
-Progress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def add_features(
 
     Example:
         >>> import outercore as oc
-        >>> from outercore.embedding.use.features import add_features
+        >>> from outercore.embedding import add_features
         >>> graph = oc.open(tiny_dataset)
         >>> add_features(oc.Embedding.open(tiny_embedding), graph, "place", overwrite=True)
         Features(name='place', nodes=200, width=8, missing=0)

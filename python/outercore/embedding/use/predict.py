@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from outercore.embedding.data import has_triples
-from outercore.embedding.models import Model, Side
-from outercore.embedding.use.among import Among, without_empty
+from outercore.embedding.models import Side
+from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.answers import Answers
-from outercore.embedding.use.topk import LARGEST, TopK, require_finite
+from outercore.embedding.use.metrics import metric_of, rescored
+from outercore.embedding.use.search import LARGEST, Found, Hidden, Search, in_groups
+from outercore.embedding.use.topk import TopK
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 Open = Literal["head", "relation", "tail"]
 Some = str | int | Iterable[str | int] | NDArray[np.integer]
-GROUP = 1024
-"""Questions that share a pass over the table."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ def predict(
 
     Example:
         >>> import outercore as oc
-        >>> found = oc.Embedding.open(tiny_embedding).predict(head=[3, 4], k=5)
+        >>> from outercore.embedding import predict
+        >>> found = predict(oc.Embedding.open(tiny_embedding), head=[3, 4], k=5)
         >>> found.part, found.ids.shape
         ('tail', (2, 5))
     """
@@ -101,94 +102,50 @@ def predict(
         raise InvalidError("predict: an index knows entities, not relations")
     if candidates is not None and part == "relation":
         raise InvalidError("predict: candidates are entities, and a relation is asked for")
-    among = Among(embedding, candidates, index)
-    predictor = Predictor(embedding)
-    answers = Answers(embedding, part, questions) if leave_out_known else None
-    parts = [
-        predictor.answer(
-            part,
-            questions[start : start + GROUP],
-            k,
-            hidden=_hidden(part, questions, answers, start, plain=plain),
-            index=index,
-            among=among,
-        )
-        for start in range(0, max(len(questions), 1), GROUP)
-    ]
-    found = np.concatenate([ids for ids, _ in parts])
-    scores = np.concatenate([some for _, some in parts])
-    return Predictions(part, questions, *without_empty(found, scores))
+    search = Search(embedding, candidates, index)
+    scorer = _Scorer(embedding, part)
+    known = Answers(embedding, part, questions) if leave_out_known else None
+
+    def answer(group: slice) -> Found:
+        found = None if known is None else known.of(group)
+        hidden = _hidden(part, questions[group], found, plain=plain)
+        if part == "relation":
+            return scorer.relations(questions[group], k, hidden)
+        return scorer.entities(questions[group], k, hidden, search)
+
+    return Predictions(part, questions, *in_groups(len(questions), answer))
 
 
-class Predictor:
-    """Scores questions by a model and its tables."""
+class _Scorer:
+    """Scores answers to questions with one open part by the model and its tables."""
 
-    def __init__(self, embedding: Embedding, model: Model | None = None) -> None:
-        self._embedding = embedding
-        self._model = embedding.build_model() if model is None else model
+    def __init__(self, embedding: Embedding, part: Open) -> None:
+        self._embedding, self._part = embedding, part
+        self._model = embedding.build_model()
         self._relations = torch.from_numpy(embedding.relations)
 
-    def answer(
-        self,
-        part: Open,
-        questions: NDArray[np.int64],
-        k: int,
-        *,
-        hidden: tuple[Tensor, Tensor] | None = None,
-        index: Index | None = None,
-        among: Among | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Ids and scores [questions, k] of the best answers.
-
-        `hidden` are pairs of a question and an id that is no answer, ids ascending.
-        """
-        if part == "relation":
-            return self._answer_relations(questions, k, hidden)
-        anchors = self._rows(questions[:, 0 if part == "tail" else 2])
-        side, relations = self._asked(part, questions[:, 1])
-        if index is not None:
-            return self._answer_by_index(side, anchors, relations, k, hidden, index)
-        best = TopK(len(questions), k)
-        for first, block in self._embedding.blocks():
-            rows = torch.from_numpy(block)
-            require_finite("entity", first, rows)
-            step = max(1, LARGEST // len(rows))
-            for start in range(0, len(questions), step):
-                some = slice(start, start + step)
-                scores = self._model.scores(side, anchors[some], relations[some], rows)
-                _hide(scores, hidden, start, first)
-                if among is not None:
-                    among.hide_others(scores, first)
-                best.offer(first, scores, some)
-        return best.best()
-
-    def _answer_by_index(
-        self,
-        side: Side,
-        anchors: Tensor,
-        relations: Tensor,
-        k: int,
-        hidden: tuple[Tensor, Tensor] | None,
-        index: Index,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        from outercore.embedding.use.neighbours import metric_of, rescored
-
+    def entities(
+        self, questions: NDArray[np.int64], k: int, hidden: Hidden, search: Search
+    ) -> Found:
+        """The best heads or tails."""
+        anchors = self._rows(questions[:, 0 if self._part == "tail" else 2])
+        side, relations = self._asked(questions[:, 1])
+        if search.index is None:
+            return search.table(
+                len(questions),
+                k,
+                lambda some, rows: self._model.scores(side, anchors[some], relations[some], rows),
+                hidden,
+            )
         metric = metric_of(self._embedding.model, "model")
-        index.require(self._embedding, metric)
-        queries = queries_of(self._model, side, anchors, relations)
-        most_hidden = 0
-        if hidden is not None and len(hidden[0]):
-            most_hidden = int(torch.bincount(hidden[0]).max())
-        ids = index.candidates(queries, k + most_hidden)
-        if hidden is not None:
-            known = hidden[0] * self._embedding.num_entities + hidden[1]
-            rows = torch.arange(len(ids)).unsqueeze(1) * self._embedding.num_entities
-            ids = np.where(torch.isin(rows + torch.from_numpy(ids), known).numpy(), -1, ids)
+        # Every model but one's own, which has no metric, knows what it compares candidates with.
+        model: Any = self._model
+        queries = model.queries(side, anchors, relations)
+        ids = search.proposed(search.index, metric, queries, k, hidden)
         return rescored(self._embedding, metric, queries, ids, k)
 
-    def _answer_relations(
-        self, questions: NDArray[np.int64], k: int, hidden: tuple[Tensor, Tensor] | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def relations(self, questions: NDArray[np.int64], k: int, hidden: Hidden) -> Found:
+        """The best relations."""
         heads, tails = self._rows(questions[:, 0]), self._rows(questions[:, 2])
         best = TopK(len(questions), k)
         # By their first rows: those of the reverse ask for heads.
@@ -201,34 +158,21 @@ class Predictor:
                 self._model.paired("tail", heads, row.expand(len(heads), -1), tails) for row in rows
             ]
             scores = torch.stack(pairs, dim=1)
-            _hide(scores, hidden, 0, first)
+            hidden.hide(scores, 0, first)
             best.offer(first, scores)
         return best.best()
 
-    def _asked(self, part: Open, relations: NDArray[np.int64]) -> tuple[Side, Tensor]:
+    def _asked(self, relations: NDArray[np.int64]) -> tuple[Side, Tensor]:
         """With reciprocal relations a head is the tail of the reverse."""
         rows = torch.from_numpy(relations)
-        if part == "head" and self._embedding.reciprocal:
+        if self._part == "head" and self._embedding.reciprocal:
             return "tail", self._relations[rows + self._embedding.num_relations]
-        return cast("Side", part), self._relations[rows]
+        return cast("Side", self._part), self._relations[rows]
 
     def _rows(self, entities: NDArray[np.int64]) -> Tensor:
         rows = torch.from_numpy(self._embedding.rows(entities))
-        require_finite("question", 0, rows)
+        require_finite("question", range(len(rows)), rows)
         return rows
-
-
-def queries_of(model: Model, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-    """What candidates are compared with by the model's similarity.
-
-    Errors: `InvalidError` for a model that is none of the built-in ones.
-    """
-    queries = getattr(model, "queries", None)
-    if queries is None:
-        raise InvalidError(
-            f"model `{model.name}`: it has no queries that an index could search for"
-        )
-    return cast("Tensor", queries(side, anchors, relations))
 
 
 def _plain(embedding: Embedding) -> bool:
@@ -243,35 +187,19 @@ def _plain(embedding: Embedding) -> bool:
 def _hidden(
     part: Open,
     questions: NDArray[np.int64],
-    answers: Answers | None,
-    start: int,
+    known: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
     *,
     plain: bool,
-) -> tuple[Tensor, Tensor] | None:
-    """What is no answer for a group of questions: (question of the group, id), ids ascending.
+) -> Hidden:
+    """What is no answer for some questions.
 
     In a plain graph a node is none for itself; it is often the nearest, and so the first.
     """
-    known = None if answers is None else answers.of(start, start + GROUP)
-    if part == "relation" or not plain:
-        return known
-    asked = questions[start : start + GROUP, 0 if part == "tail" else 2]
-    rows, ids = torch.arange(len(asked)), torch.from_numpy(asked.copy())
-    if known is not None:
-        rows, ids = torch.cat([known[0], rows]), torch.cat([known[1], ids])
-    ids, order = ids.sort(stable=True)
-    return rows[order], ids
-
-
-def _hide(scores: Tensor, hidden: tuple[Tensor, Tensor] | None, start: int, first: int) -> None:
-    """Takes the pairs that lie in this block of scores, [questions, candidates], out of it."""
-    if hidden is None:
-        return
-    rows, ids = hidden
-    begin, end = torch.searchsorted(ids, torch.tensor([first, first + scores.size(1)])).tolist()
-    rows, ids = rows[begin:end] - start, ids[begin:end] - first
-    here = (rows >= 0) & (rows < scores.size(0))
-    scores[rows[here], ids[here]] = -torch.inf
+    rows, ids = known or (np.empty(0, np.int64), np.empty(0, np.int64))
+    if plain and part != "relation":
+        rows = np.append(rows, np.arange(len(questions)))
+        ids = np.append(ids, questions[:, 0 if part == "tail" else 2])
+    return Hidden(rows, ids)
 
 
 def _questions(

@@ -1,10 +1,13 @@
-"""Files of questions for link prediction: one a line, the open part being `?`. No PyTorch."""
+"""Files of questions for link prediction and of candidates for answers. No PyTorch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
 from outercore.storage import missing_file
@@ -26,9 +29,9 @@ class Group(NamedTuple):
 
 
 def read_questions(path: Path, most: int) -> Iterator[Group]:
-    """The questions of a text of `head`, `relation`, `tail` separated by tabs, in their order.
+    """The questions of a text of `head`, `relation`, `tail` separated by tabs, one of them `?`.
 
-    At most so many in a group. A blank line ends nothing and is passed over.
+    In their order, at most so many in a group. A blank line ends nothing and is passed over.
 
     Errors: `NotFoundError`; `InvalidError` names the line.
     """
@@ -85,3 +88,27 @@ def _parts(path: Path, number: int, line: str) -> list[str]:
             f"tabs, one of them `{_OPEN}`; found `{line}`"
         )
     return parts
+
+
+def read_candidates(embedding: Embedding, path: Path, *, by_id: bool) -> NDArray[np.int64]:
+    """The entities that a file lists: a text of one name (or id) a line, or an `.npy` of ids.
+
+    Errors: `NotFoundError`, `InvalidError` name the file and the line.
+    """
+    try:
+        if path.suffix.lower() == ".npy":
+            ids = np.load(path, allow_pickle=False)
+            return embedding.entity_ids(ids.reshape(-1).tolist(), by_id=True)
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise missing_file("--candidates: file", path) from None
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"--candidates: `{path}`: {error}") from None
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if line:
+            try:
+                found.append(embedding.entity_ids([line], by_id=by_id)[0])
+            except (InvalidError, NotFoundError) as error:
+                raise type(error)(f"--candidates: `{path}`, line {number}: {error}") from None
+    return np.array(found, np.int64)

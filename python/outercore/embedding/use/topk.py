@@ -9,8 +9,6 @@ from torch import Tensor
 
 from outercore.errors import InvalidError
 
-LARGEST = 1 << 22
-"""Scores that are in memory at once."""
 _COLUMNS = 64
 """Columns in a group of which first only the highest score is looked at."""
 
@@ -80,10 +78,3 @@ def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     places = places.sort(dim=1).values
     best, order = scores.gather(1, places).sort(dim=1, descending=True, stable=True)
     return best, places.gather(1, order)
-
-
-def require_finite(name: str, first: int, rows: Tensor) -> None:
-    """Raises `InvalidError` for a row with a number that is none: it compares with nothing."""
-    if not bool(rows.sum().isfinite()) and not bool(rows.isfinite().all()):
-        row = int((~rows.isfinite()).any(dim=1).nonzero()[0])
-        raise InvalidError(f"{name} {first + row}: its embedding is not finite")
