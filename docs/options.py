@@ -8,6 +8,7 @@ from typing import Any
 from outercore.analytics.config import RunConfig
 from outercore.config.options import Field, fields
 from outercore.embedding.config import EmbedConfig
+from outercore.scheduling.config import TuneConfig
 from outercore.training.config import TrainConfig
 
 PAGE = Path(__file__).with_suffix(".md")
@@ -15,6 +16,7 @@ _JOBS: tuple[tuple[str, type[Any]], ...] = (
     ("train", TrainConfig),
     ("embed", EmbedConfig),
     ("run", RunConfig),
+    ("tune", TuneConfig),
 )
 _HEAD = """# Options
 
@@ -33,7 +35,8 @@ Each option of a job is a field of its configuration. It is set in three ways:
 Flags and keywords override the file. `outercore plan JOB` takes the options of the job.
 
 For `run`, the keywords are those of `oc.pagerank` and the other algorithms. There `profile=True`
-counts reads, and `reads_by_segment=` takes the counts that `by_profile` reads from a file.
+counts reads, and `reads_by_segment=` takes the counts that `by_profile` reads from a file. `tune`
+is a command only, without `--config`.
 
 This page is written by `docs/options.py`.
 """

@@ -61,11 +61,11 @@ class FarServer:
         return FarOptions(self.addresses[transport], **chosen)  # type: ignore[arg-type]
 
     def flags(self, transport: str = "tcp") -> list[str]:
-        """The same for `evaluate` and `tune`."""
+        """The same for `evaluate`."""
         return ["--far", self.addresses[transport], "--far-token-file", str(self.token)]
 
     def settings(self, transport: str = "tcp", path: str = "budget.far") -> list[str]:
-        """The same for `train`, and with the path `far` for `run`."""
+        """The same for `train`, and with the path `far` for `run` and `tune`."""
         return ["--far", self.addresses[transport], "--set", f"{path}.token_file={self.token}"]
 
     def kill(self) -> None:

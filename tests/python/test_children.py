@@ -69,7 +69,7 @@ def test_a_child_has_one_core_from_its_first_thread_on(tmp_path: Path) -> None:
 def test_a_child_says_what_went_wrong(tmp_path: Path) -> None:
     child = Child(["run", "wcc", "nowhere"], [CORE], tmp_path / "child")
     assert child.wait(60) == 1
-    assert child.last_error().startswith("error: data set `")
+    assert child.last_error().startswith("data set `")
     child.close()
 
 

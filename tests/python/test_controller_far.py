@@ -15,11 +15,11 @@ import naive
 import outercore as oc
 from far_server import FarServer
 from outercore.cli.jobs import parse
+from outercore.scheduling.config import TuneConfig
 from outercore.scheduling.decide import Table
-from outercore.scheduling.machines import ThisMachine
-from outercore.scheduling.measuring import tune
-from outercore.scheduling.points import TuneConfig
-from outercore.scheduling.running import run_jobs
+from outercore.scheduling.launch import run_jobs
+from outercore.scheduling.machine import Machine
+from outercore.scheduling.measure import tune
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_far_ratios_and_queue_lengths_are_measured_through_a_memory_server(
     code, out, err = outcome(
         *("tune", data_set, "--algorithms", "wcc", "--threads", "1", "--far-ratios", "0.3,1"),
         *("--queue-lengths", "4,32", "--repeat", "1", "--out", "t.json", "--json"),
-        *server.flags("unix"),
+        *server.settings("unix", path="far"),
     )
     assert (code, err) == (0, "")
     printed = json.loads(out)
@@ -66,7 +66,7 @@ def test_far_ratios_and_queue_lengths_are_measured_through_a_memory_server(
 def test_a_server_that_is_lost_is_not_measured_as_a_disk(data_set: Path, tmp_path: Path) -> None:
     with FarServer(tmp_path / "far") as mortal:
         options = mortal.options()
-    config = TuneConfig(algorithms=("wcc",), far_ratios=(1.0,), repeat=1, far=options)
+    config = TuneConfig(algorithms=("wcc",), threads=(1,), far_ratios=(1.0,), repeat=1, far=options)
     tuned = tune(data_set, config, tmp_path / "t.json")
     assert tuned.measured == 0
     assert options.address in tuned.left_out[0]
@@ -80,7 +80,7 @@ def test_a_job_leaves_to_the_server_what_its_turning_point_says(
         parse("assumed", words),
         parse("told", [*words, "--set", "far_ratio=0.9", "--set", "far.queue_length=3"]),
     ]
-    states = run_jobs(requests, Table(), tmp_path, ThisMachine(1 << 40))
+    states = run_jobs(requests, Table(), tmp_path, Machine())
     assert [(state.status, state.error) for state in states] == [("done", None)] * 2
     for name, ratio in (("assumed", 0.6), ("told", 0.9)):
         written = record(tmp_path / name)
@@ -93,11 +93,16 @@ def test_the_best_queue_length_of_the_table_is_used(
     data_set: Path, server: FarServer, tmp_path: Path
 ) -> None:
     config = TuneConfig(
-        algorithms=("wcc",), far_ratios=(1.0,), repeat=1, far=server.options(), queue_lengths=(5,)
+        algorithms=("wcc",),
+        threads=(1,),
+        far_ratios=(1.0,),
+        repeat=1,
+        far=server.options(),
+        queue_lengths=(5,),
     )
     measured = tune(data_set, config, tmp_path / "t.json").table.measurements[0]
     slower = replace(measured, seconds=measured.seconds * 2, queue_length=7)
     request = parse("job", ["run", "wcc", str(data_set), *server.settings(path="far")])
-    states = run_jobs([request], Table([slower, measured]), tmp_path / "out", ThisMachine(1 << 40))
+    states = run_jobs([request], Table((slower, measured)), tmp_path / "out", Machine())
     assert states[0].status == "done", states[0].error
     assert record(tmp_path / "out/job")["config"]["run"]["far"]["queue_length"] == 5

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +25,29 @@ from outercore.graph import Graph
 from outercore.runs.lock import only_one
 from outercore.scheduling import machine
 from outercore.scheduling.decide import ASSUMED_TURNING_POINT, Measurement, Table
-from outercore.scheduling.estimates import estimate
-from outercore.scheduling.request import Request
-from outercore.scheduling.running import run_jobs
-from outercore.scheduling.shape import graph_shape
-from outercore.scheduling.states import JobState, load_states
+from outercore.scheduling.launch import JobState, load_states, run_jobs
+from outercore.scheduling.needs import Request, estimate, graph_shape
 
 CORE = min(os.sched_getaffinity(0))
 MIB = 1 << 20
 
 
-class Lent:
+class Lent(machine.Machine):
     """A machine of one core that can have two jobs on it, so that the tests need no other."""
 
     def __init__(self, memory: int = 1 << 30, *, total: int | None = None) -> None:
         self.free = memory
-        self.total = total or memory
-        self.held: list[int] = []
+        self.memory = total or memory
 
-    def cores(self, held: Sequence[int]) -> list[list[int]]:
-        self.held.append(len(held))
-        return [[CORE] * max(2 - len(held), 0)]
+    @property
+    def cores(self) -> int:
+        return 2
 
-    def memory(self) -> int:
+    def free_cores(self, held: Iterable[int]) -> list[list[int]]:
+        return [[CORE] * (2 - len(list(held)))]
+
+    def free_memory(self) -> int:
         return self.free
-
-    def most(self) -> tuple[int, int]:
-        return 2, self.total
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +68,10 @@ def request(data_set: Path, command: str = "wcc", name: str = "job") -> Request:
 def measured(data_set: Path, seconds: dict[tuple[int, float], float]) -> Table:
     graph = graph_shape(Graph(data_set))
     return Table(
-        Measurement("wcc", graph, "disk", threads, ratio, taken, 0, MIB, 101 * MIB)
-        for (threads, ratio), taken in seconds.items()
+        tuple(
+            Measurement("wcc", graph, "disk", threads, ratio, taken, 0, MIB, 101 * MIB)
+            for (threads, ratio), taken in seconds.items()
+        )
     )
 
 
@@ -139,7 +137,7 @@ def test_jobs_run_side_by_side_and_leave_their_records(data_set: Path, tmp_path:
         assert state.far_ratio is not None
         assert state.far_ratio <= ASSUMED_TURNING_POINT
         assert state.peak_memory == written["peak_memory_bytes"]
-        assert state.cores == [CORE] * (state.threads or 0)
+        assert state.cores == (CORE,) * (state.threads or 0)
         assert json.loads((tmp_path / state.name / "output.txt").read_text())["facts"]
     assert load_states(tmp_path) == states
 
@@ -282,8 +280,8 @@ def test_a_command_is_read_as_run_reads_it() -> None:
             *("--memory", "1GiB", "--save", "rank", "--personalization", "3"),
         ],
     )
-    assert (found.algorithm, found.data_set, found.threads) == ("pagerank", Path("papers"), 2)
-    assert (found.memory, found.saves, found.far) == (1 << 30, True, None)
+    assert (found.algorithm, found.data_set, found.run.threads) == ("pagerank", Path("papers"), 2)
+    assert (found.memory, found.saves, found.run.far) == (1 << 30, True, None)
     assert found.options["damping"] == 0.5
     assert "personalization" not in found.options
     assert parse("name", ["run", "label-propagation", "x"]).algorithm == "label_propagation"
@@ -387,7 +385,7 @@ nodes = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(
 def test_free_cores_are_not_held_and_the_idlest_of_their_machine(
     cores: list[list[int]], held: set[int], shares: dict[int, float]
 ) -> None:
-    free = machine.free_cores(cores, held, shares)
+    free = machine.idlest_cores(cores, held, shares)
     chosen = {core for node in free for core in node}
     open_ = {core for node in cores for core in node} - held
     assert chosen <= open_
@@ -440,8 +438,9 @@ def test_limits_of_control_groups_above_count_too(
 
 
 def test_this_machine_has_cores_and_memory() -> None:
-    cores = machine.Cores()
-    assert {core for node in cores.nodes for core in node} == os.sched_getaffinity(0)
-    assert 1 <= sum(map(len, cores.free([]))) <= cores.count
-    assert cores.free(os.sched_getaffinity(0)) == [[] for _ in cores.nodes]
-    assert 0 < machine.available_memory() <= machine.total_memory()
+    mine = machine.Machine()
+    assert {core for node in mine.nodes for core in node} == os.sched_getaffinity(0)
+    assert 1 <= sum(map(len, mine.free_cores([]))) <= mine.cores
+    assert mine.free_cores(os.sched_getaffinity(0)) == [[] for _ in mine.nodes]
+    assert 0 < mine.free_memory() <= mine.memory == machine.total_memory()
+    assert machine.Machine(1 << 20).memory == 1 << 20

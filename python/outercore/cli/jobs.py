@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from outercore.analytics.config import RunConfig
@@ -22,8 +21,8 @@ from outercore.config.sizes import format_size, parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.scheduling.request import Request
-    from outercore.scheduling.states import JobState
+    from outercore.scheduling.launch import JobState
+    from outercore.scheduling.needs import Request
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FAILED = 1
@@ -68,27 +67,24 @@ def jobs(
 
         outercore jobs night.json --memory 16GiB
     """
-    from outercore.scheduling.machine import total_memory
-    from outercore.scheduling.machines import ThisMachine
-    from outercore.scheduling.running import run_jobs
-    from outercore.scheduling.table_file import load_table, same_machine, table_path
+    from outercore.scheduling import launch, machine
+    from outercore.scheduling.files import load_table, table_path
 
     requests = read_requests(file)
     path = table or table_path()
     if table is not None and not table.exists():
         raise NotFoundError(f"table `{table}` does not exist\nhint: `outercore tune` writes it")
-    measured, machine = load_table(path)
-    if not same_machine(machine):
-        console.note(f"note: table `{path}` was measured on another machine: {machine}")
-    most = total_memory() if memory == "auto" else parse_size(memory)
+    measured = load_table(path)
+    if measured.machine not in (None, machine.described()):
+        console.note(f"note: table `{path}` was measured on another machine: {measured.machine}")
     directory = out or Path("runs") / file.stem
     with console.live(quiet=json) as live:
         shown = Shown(live, quiet=json)
-        states = run_jobs(
+        states = launch.run_jobs(
             requests,
             measured,
             directory,
-            ThisMachine(most),
+            machine.Machine(None if memory == "auto" else parse_size(memory)),
             patience_s=patience,
             observer=shown,
             progress=shown.preparing,
@@ -132,7 +128,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
     Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
     """
     from outercore.cli import run_, run_job, run_nodes
-    from outercore.scheduling.request import Request
+    from outercore.scheduling.needs import Request
 
     verb, *rest = words or [""]
     if verb != "run" or not rest:
@@ -158,19 +154,15 @@ def parse(name: str, words: Sequence[str]) -> Request:
     chosen = function(**values)
     # Where jumps lead does not change what memory is divided into.
     chosen.pop("personalization", None)
-    config = job.run
     return Request(
         name=name if name else function.__name__,
         words=tuple(words),
         algorithm=function.__name__,
         data_set=Path(job.data_set),
         options=run_nodes.with_ids(chosen, Path(job.data_set)),
-        threads=config.threads,
+        run=job.run,
         memory=parse_size(given["memory"]) if "memory" in given else None,
-        far=config.far,
-        far_ratio=config.far_ratio,
         queue_length=given.get("far_queue_length"),
-        backend=config.backend,
         record=None if job.record is None else Path(job.record),
         saves=job.save is not None,
     )
@@ -253,7 +245,7 @@ def _print(states: Sequence[JobState], directory: Path) -> None:
             "-" if state.seconds is None else f"{state.seconds:.3g}",
             "-" if state.peak_memory is None else format_size(state.peak_memory),
         )
-    Console(highlight=False).print(table)
+    console.columns(table)
     for state in states:
         for note in [*state.notes, *([state.error] if state.error else [])]:
             console.note(f"{state.name}: {note}")

@@ -2,78 +2,38 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table as RichTable
 
-from outercore.cli import console, options
-from outercore.config.sizes import format_size, parse_size
+from outercore.cli import config_options, console, options
+from outercore.config.options import configuration
+from outercore.config.sizes import format_size
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.outputs import check_ending
+from outercore.scheduling.config import TuneConfig
 
 if TYPE_CHECKING:
-    from outercore.scheduling.decide import Profile
-    from outercore.scheduling.measuring import Tuned
-    from outercore.scheduling.points import TuneConfig
-
-_HEADS = ("seconds", "read", "budget", "peak")
+    from outercore.scheduling.decide import Profile, Table
+    from outercore.scheduling.measure import Tuned
 
 
-@dataclass(frozen=True)
-class _Options:
-    """What `outercore tune` takes."""
-
-    data_set: options.DataSet
-    algorithms: Annotated[
-        str, typer.Option(help="What to measure, such as `bfs,pagerank,wcc`.")
-    ] = "bfs,pagerank"
-    threads: Annotated[
-        str | None, typer.Option(help="Numbers of threads; 1, 2, 4, … up to the cores by default.")
-    ] = None
-    far_ratios: Annotated[
-        str, typer.Option(help="Shares of the edges that are not kept in memory.")
-    ] = "0,0.25,0.5,0.75,1"
-    partitions: Annotated[
-        str | None,
-        typer.Option(
-            help="Nodes of a partition as powers of two, such as `12,14,16`; each needs a grid of "
-            "its own beside the data set meanwhile."
-        ),
-    ] = None
-    queue_lengths: Annotated[
-        str | None,
-        typer.Option(
-            help="Transfers in flight a connection to the memory server, such as `8,32`.",
-            rich_help_panel="Far memory",
-        ),
-    ] = None
-    repeat: Annotated[int, typer.Option(help="Runs of each point; the median counts.")] = 3
-    memory: Annotated[
-        str,
-        typer.Option("--memory", callback=options.size, help="Points that need more are left out."),
-    ] = "auto"
-    backend: options.Backend = "auto"
-    far: options.Far = None
-    far_token_file: options.FarTokenFile = None
-    far_chunk: options.FarChunk = None
-    far_queues: options.FarQueues = None
-    far_timeout: options.FarTimeout = None
+@config_options.takes(TuneConfig)
+def tune(
+    data_set: options.DataSet,
     out: Annotated[
         Path | None,
         typer.Option(help="The table, a `.json`; that of the user's data directory by default."),
-    ] = None
-    json: options.Json = False
-
-
-@options.of(_Options)
-def tune(given: _Options) -> None:
+    ] = None,
+    json: options.Json = False,
+    *,
+    given: dict[str, Any],
+) -> None:
     """Measure time, bytes and memory of algorithms by threads, far ratio and more.
 
     Every combination is run in a process of its own, with the least memory of its far ratio.
@@ -89,28 +49,27 @@ def tune(given: _Options) -> None:
 
         outercore tune papers --far unix:/run/far.sock --queue-lengths 8,32
     """
-    from outercore.scheduling.measuring import tune as measure
-    from outercore.scheduling.table_file import table_path
+    from outercore.scheduling import files, measure
 
-    if given.out is not None:
-        check_ending(given.out, (".json",), option="--out")
-    config = _config(given)
-    path = given.out or table_path()
-    with console.bars(quiet=given.json) as progress:
-        tuned = measure(given.data_set, config, path, progress)
+    if out is not None:
+        check_ending(out, (".json",), option="--out")
+    with config_options.named(TuneConfig, given):
+        config = configuration(TuneConfig, None, given)
+    path = out or files.table_path()
+    with console.bars(quiet=json) as progress:
+        tuned = measure.tune(data_set, config, path, progress)
     for reason in tuned.left_out:
         console.note(f"note: left out: {reason}")
-    profiles = tuned.profiles(config)
+    profiles = tuned.profiles()
     if not profiles:
         raise InvalidError("nothing could be measured\nhint: raise --memory; see the notes above")
-    chart = _chart(path, quiet=given.json)
-    if given.json:
+    chart = _chart(tuned.table, path, quiet=json)
+    if json:
         console.json_data(_described(tuned, profiles, path))
         return
     for algorithm, profile in profiles.items():
-        kind, medium = tuned.graph.graph_class, config.medium
-        title = f"{algorithm} on {given.data_set} ({kind}), edges from {medium}"
-        _print(title, profile)
+        kind, medium = tuned.graph.graph_class, profile.measured[0].medium
+        _print(f"{algorithm} on {data_set} ({kind}), edges from {medium}", profile)
     rows = [
         ("measured", f"{tuned.measured:,} points"),
         ("known before", f"{tuned.known:,} points"),
@@ -120,39 +79,12 @@ def tune(given: _Options) -> None:
     console.table("controller", rows if chart is None else [*rows, ("chart", str(chart))])
 
 
-def _config(given: _Options) -> TuneConfig:
-    from outercore.scheduling.points import TuneConfig
-
-    names = tuple(part.strip().replace("-", "_") for part in given.algorithms.split(","))
-    return TuneConfig(
-        algorithms=tuple(dict.fromkeys(names)),
-        threads=_default_threads()
-        if given.threads is None
-        else _numbers("--threads", given.threads),
-        far_ratios=_shares("--far-ratios", given.far_ratios),
-        partitions=(None,)
-        if given.partitions is None
-        else _numbers("--partitions", given.partitions),
-        queue_lengths=_numbers("--queue-lengths", given.queue_lengths) or (None,),
-        repeat=given.repeat,
-        memory=parse_size(given.memory),
-        backend=given.backend,
-        far=options.far(
-            given.far,
-            token_file=given.far_token_file,
-            chunk=given.far_chunk,
-            queues=given.far_queues,
-            timeout=given.far_timeout,
-        ),
-    )
-
-
 def _print(title: str, profile: Profile) -> None:
     console.data(title)
     several = len({one.settings for one in profile.measured}) > 1
-    heads = ["threads", "ratio", *(["settings"] if several else []), *_HEADS, ""]
+    heads = ["threads", "ratio", *(["settings"] if several else [])]
     table = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for head in heads:
+    for head in (*heads, "seconds", "read", "budget", "peak", ""):
         table.add_column(head, justify="right", no_wrap=True)
     ordered = sorted(
         profile.measured,
@@ -173,19 +105,18 @@ def _print(title: str, profile: Profile) -> None:
                 style="dim" if beyond else "",
             )
         table.add_section()
-    Console(highlight=False).print(table)
+    console.columns(table)
     if any(one.far_ratio > profile.turning_point for one in ordered):
         console.data("  * beyond the turning point\n")
 
 
-def _chart(path: Path, *, quiet: bool) -> Path | None:
+def _chart(table: Table, path: Path, *, quiet: bool) -> Path | None:
     """The page of the whole table beside it, where there is Plotly."""
     from outercore.report import write_table_report
-    from outercore.scheduling.table_file import load_table
 
     page = path.with_suffix(".html")
     try:
-        write_table_report(load_table(path)[0], page)
+        write_table_report(table, page)
     except UnsupportedError as error:
         if not quiet:
             console.note(f"note: {error}")
@@ -194,14 +125,12 @@ def _chart(path: Path, *, quiet: bool) -> Path | None:
 
 
 def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "table": str(path),
-        "graph": {**asdict(tuned.graph), "class": str(tuned.graph.graph_class)},
+        "graph": {**asdict(tuned.graph), "class": tuned.graph.graph_class},
         "measured": tuned.measured,
         "known": tuned.known,
-        "left_out": list(tuned.left_out),
+        "left_out": tuned.left_out,
         "algorithms": {
             name: {
                 "turning_point": profile.turning_point,
@@ -211,24 +140,3 @@ def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[s
             for name, profile in profiles.items()
         },
     }
-
-
-def _default_threads() -> tuple[int, ...]:
-    cores = len(os.sched_getaffinity(0))
-    return tuple(sorted({*(1 << power for power in range(cores.bit_length())), cores}))
-
-
-def _numbers(option: str, text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    try:
-        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise InvalidError(f"{option}: expected numbers such as `1,2`, found `{text}`") from None
-
-
-def _shares(option: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(dict.fromkeys(float(part) for part in text.split(",")))
-    except ValueError:
-        raise InvalidError(f"{option}: expected shares such as `0,0.5,1`, found `{text}`") from None

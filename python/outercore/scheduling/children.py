@@ -33,8 +33,7 @@ class Child:
 
         Errors: `DeviceError` where the system starts no process or `directory` takes no files.
         """
-        self.directory = directory
-        self.cores = tuple(cores)
+        self.output, self.errors = directory / OUTPUT, directory / ERRORS
         self.started = time.monotonic()
         numbers = ",".join(str(core) for core in cores)
         me = str(os.getpid())
@@ -57,16 +56,6 @@ class Child:
             raise DeviceError(f"`outercore {' '.join(arguments)}`: {error}") from error
         # Becomes readable when the process ends: what a selector can wait for.
         self._ended = os.pidfd_open(self._process.pid)
-
-    @property
-    def output(self) -> Path:
-        """What it writes on standard output."""
-        return self.directory / OUTPUT
-
-    @property
-    def errors(self) -> Path:
-        """What it writes on standard error."""
-        return self.directory / ERRORS
 
     def fileno(self) -> int:
         """A descriptor that is readable when the process has ended."""
@@ -99,8 +88,7 @@ class Child:
 
     def ask_to_stop(self) -> None:
         """Like Ctrl-C: it ends soon, and cleanly."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGINT)
 
     def stop(self, grace_s: float = GRACE_S) -> int:
         """Asks it to stop, kills it where it does not; returns its exit code."""
@@ -124,11 +112,11 @@ class Child:
             self._ended = -1
 
     def last_error(self) -> str:
-        """The line that says what went wrong, with the exit code where there is none."""
+        """What it says went wrong; its exit code where it says nothing."""
         lines = self.errors.read_text(errors="replace").splitlines() if self.errors.exists() else []
         named = [line for line in lines if line.startswith(("error: ", "stopped: "))]
         said = named[-1:] or [line for line in lines if line.strip()][-1:]
-        return said[0] if said else f"ended with code {self.code}"
+        return said[0].removeprefix("error: ") if said else f"ended with code {self.code}"
 
 
 def stop_all(children: Sequence[Child]) -> None:

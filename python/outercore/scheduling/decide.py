@@ -8,16 +8,17 @@ table, `outercore jobs` looks at the machine and carries the launches out.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from outercore.errors import CorruptError, VersionError
+import numpy as np
+
+from outercore.config.fields import within
 
 Medium = Literal["disk", "tcp", "unix", "fabric"]
 """Where the edges lie that are not kept in memory."""
@@ -27,8 +28,6 @@ SLACK = 0.1
 
 ASSUMED_TURNING_POINT = 0.6
 """Where nothing was measured: what Fargraph+ 3.1 found for BFS and betweenness."""
-
-_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -46,18 +45,20 @@ class GraphShape:
         return self.arcs / self.nodes if self.nodes else 0.0
 
     @property
-    def graph_class(self) -> GraphClass:
-        """The class that the graph falls into.
+    def graph_class(self) -> str:
+        """The graphs that the table takes for alike: of one size, density and skew.
+
+        The size is the power of ten that bounds the number of nodes. The density is `sparse` below
+        4 arcs a node, `medium` below 32, else `dense`. In-degrees are `even` below a skew of 1,
+        `uneven` below 4, else `skewed`.
 
         Example:
-            >>> str(GraphShape(nodes=262_144, arcs=4_193_906, skew=8.6).graph_class)
+            >>> GraphShape(nodes=262_144, arcs=4_193_906, skew=8.6).graph_class
             'up to 10^6 nodes, medium, skewed'
         """
-        return GraphClass(
-            size=math.ceil(math.log10(max(self.nodes, 1))),
-            density=_level(self.arcs_per_node, _DENSITIES),
-            skew=_level(self.skew, _SKEWS),
-        )
+        size = math.ceil(math.log10(max(self.nodes, 1)))
+        density = _level(self.arcs_per_node, _DENSITIES)
+        return f"up to 10^{size} nodes, {density}, {_level(self.skew, _SKEWS)}"
 
     def distance(self, other: GraphShape) -> float:
         """How different two graphs are: doublings of nodes, of arcs a node, and of skew."""
@@ -72,49 +73,6 @@ class GraphShape:
 # Below each bound the level beside it; the last one is for everything above.
 _DENSITIES: Sequence[tuple[float, str]] = ((4, "sparse"), (32, "medium"), (math.inf, "dense"))
 _SKEWS: Sequence[tuple[float, str]] = ((1, "even"), (4, "uneven"), (math.inf, "skewed"))
-
-
-@dataclass(frozen=True)
-class GraphClass:
-    """Graphs that the table takes for alike."""
-
-    size: int
-    """Power of ten that bounds the number of nodes: 6 above 10^5, up to 10^6."""
-    density: str
-    """`sparse` below 4 arcs a node, `medium` below 32, `dense` above."""
-    skew: str
-    """Of the in-degrees: `even` below 1, `uneven` below 4, `skewed` above."""
-
-    def __str__(self) -> str:
-        return f"up to 10^{self.size} nodes, {self.density}, {self.skew}"
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One point of the offline table: the median of several runs."""
-
-    algorithm: str
-    graph: GraphShape
-    medium: Medium
-    threads: int
-    far_ratio: float
-    """Share of the bytes of edges that were not kept in local memory."""
-    seconds: float
-    bytes_read: int
-    """From the disk or from far memory."""
-    memory: int
-    """The budget: the least that keeps `1 - far_ratio` of the edges."""
-    peak_memory: int
-    """The most bytes that the process had resident."""
-    partition_log2: int | None = None
-    """Nodes of a partition as a power of two; `None` for the data set's own grid."""
-    queue_length: int | None = None
-    """Transfers in flight in each queue to the memory server; `None` for the default."""
-
-    @property
-    def settings(self) -> Settings:
-        """What was set besides threads and far ratio."""
-        return Settings(self.partition_log2, self.queue_length)
 
 
 @dataclass(frozen=True)
@@ -133,6 +91,57 @@ class Settings:
     def order(self) -> tuple[int, int]:
         """Small ones first, and what was left as it is before all."""
         return (self.partition_log2 or 0, self.queue_length or 0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination that can be measured."""
+
+    algorithm: str
+    graph: GraphShape
+    medium: Medium
+    threads: int
+    far_ratio: float
+    """Share of the bytes of edges that are not kept in local memory."""
+    partition_log2: int | None = field(default=None, kw_only=True)
+    """Nodes of a partition as a power of two; `None` for the data set's own grid."""
+    queue_length: int | None = field(default=None, kw_only=True)
+    """Transfers in flight in each queue to the memory server; `None` for the default."""
+
+    def __post_init__(self) -> None:
+        within("threads", self.threads, 1, None)
+        within("far_ratio", self.far_ratio, 0, 1)
+
+    def __str__(self) -> str:
+        text = f"{self.algorithm}, {self.threads} threads, far ratio {self.far_ratio:g}"
+        return text if self.settings == Settings() else f"{text}, {self.settings}"
+
+    @property
+    def settings(self) -> Settings:
+        """What is set besides threads and far ratio."""
+        return Settings(self.partition_log2, self.queue_length)
+
+
+@dataclass(frozen=True)
+class Measurement(Point):
+    """What a point took: the median of several runs."""
+
+    seconds: float
+    bytes_read: int
+    """From the disk or from far memory."""
+    memory: int
+    """The budget: the least that keeps `1 - far_ratio` of the edges."""
+    peak_memory: int
+    """The most bytes that the process had resident."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("seconds", self.seconds, 0, None)
+
+    @property
+    def point(self) -> Point:
+        """What was measured."""
+        return Point(**{field.name: getattr(self, field.name) for field in fields(Point)})
 
 
 @dataclass(frozen=True)
@@ -181,27 +190,32 @@ class Profile:
         Between measured numbers of threads along a line; below the least as if work divided
         evenly.
         """
-        known = {threads: _at(curve, far_ratio) for threads, curve in self.curves.items()}
+        known = {
+            threads: float(np.interp(far_ratio, *np.transpose(curve)))
+            for threads, curve in self.curves.items()
+        }
         least, most = min(known), max(known)
         ideal = [known[least] * least / threads for threads in range(1, least)]
-        line = sorted((float(threads), seconds) for threads, seconds in known.items())
-        return (*ideal, *(_at(line, threads) for threads in range(least, most + 1)))
+        line = np.interp(np.arange(least, most + 1), list(known), list(known.values()))
+        return (*ideal, *line.tolist())
 
 
+@dataclass(frozen=True)
 class Table:
     """The offline table (Fargraph+ 7): measured runs by algorithm and graph.
 
     Example:
         >>> graph = GraphShape(nodes=1000, arcs=8000, skew=0.5)
         >>> point = Measurement("bfs", graph, "disk", 1, 0.0, 2.0, 0, 1 << 20, 1 << 21)
-        >>> table = Table([point, replace(point, far_ratio=1.0, seconds=4.0)])
+        >>> table = Table((point, replace(point, far_ratio=1.0, seconds=4.0)))
         >>> profile = table.profile("bfs", graph, "disk")
         >>> profile.turning_point, profile.times(0.5)
         (0.1, (3.0,))
     """
 
-    def __init__(self, measurements: Iterable[Measurement] = ()) -> None:
-        self.measurements = tuple(measurements)
+    measurements: tuple[Measurement, ...] = ()
+    machine: dict[str, Any] | None = None
+    """Where they were measured."""
 
     def profile(self, algorithm: str, graph: GraphShape, medium: Medium) -> Profile | None:
         """What is known about an algorithm on a graph like this one; `None` where nothing is.
@@ -222,33 +236,6 @@ class Table:
             if (one.graph, one.medium) == (nearest.graph, nearest.medium)
         ]
         return Profile(measured, nearest.graph.graph_class == graph.graph_class)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The table as JSON holds it."""
-        return {
-            "version": _VERSION,
-            "measurements": [asdict(measurement) for measurement in self.measurements],
-        }
-
-    @classmethod
-    def from_dict(cls, value: Any) -> Table:
-        """The table that `to_dict` made.
-
-        Errors: `VersionError` for one of another version, `CorruptError` for anything else.
-        """
-        if not isinstance(value, Mapping) or "version" not in value:
-            raise CorruptError("table: expected an object with a `version`")
-        if value["version"] != _VERSION:
-            raise VersionError(
-                f"table: version {value['version']}, expected {_VERSION}\n"
-                "hint: update Outercore, or measure again with `outercore tune`"
-            )
-        try:
-            return cls([_measurement(one) for one in value["measurements"]])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptError(
-                f"table: {type(error).__name__}: {error}\nhint: measure again with `outercore tune`"
-            ) from None
 
 
 def turning_point(curve: Sequence[tuple[float, float]], slack: float = SLACK) -> float:
@@ -411,32 +398,5 @@ def _never_falling(values: Sequence[float]) -> list[float]:
     return [mean for mean, count in blocks for _ in range(count)]
 
 
-def _at(line: Sequence[tuple[float, float]], x: float) -> float:
-    """The height of a line through points sorted by x; level beyond its ends."""
-    if x <= line[0][0]:
-        return line[0][1]
-    for (left, low), (right, high) in itertools.pairwise(line):
-        if x <= right:
-            return low + (high - low) * (x - left) / (right - left) if right > left else high
-    return line[-1][1]
-
-
 def _level(value: float, levels: Sequence[tuple[float, str]]) -> str:
     return next(name for bound, name in levels if value < bound)
-
-
-def _measurement(value: Mapping[str, Any]) -> Measurement:
-    known = {field.name for field in fields(Measurement)}
-    unknown = set(value) - known
-    if unknown:
-        raise ValueError(f"unknown keys {sorted(unknown)}")
-    one = Measurement(**{**value, "graph": GraphShape(**value["graph"])})
-    counts = (one.threads, one.bytes_read, one.memory, one.peak_memory, one.graph.nodes)
-    if not all(isinstance(count, int) for count in (*counts, one.graph.arcs)):
-        raise ValueError(f"expected whole numbers, found {counts}")
-    if one.threads < 1 or not 0 <= one.far_ratio <= 1 or not 0 <= one.seconds < math.inf:
-        raise ValueError(
-            f"threads {one.threads}, far ratio {one.far_ratio}, seconds {one.seconds}: "
-            "expected 1 or more, 0 to 1, 0 or more"
-        )
-    return one

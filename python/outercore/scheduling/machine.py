@@ -7,6 +7,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from outercore.runs import record as records
 
 _NODES = Path("/sys/devices/system/node")
 _GROUPS = Path("/sys/fs/cgroup")
@@ -23,10 +26,12 @@ class Ticks:
     total: int
 
 
-class Cores:
-    """The cores that this process may use, and how busy others keep them."""
+class Machine:
+    """The machine that we run on: its cores and memory, and what others leave free of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int | None = None) -> None:
+        """At most `memory` bytes of it are used; all by default."""
+        self.memory = min(memory or _UNLIMITED, total_memory())
         self.nodes = numa_nodes(os.sched_getaffinity(0))
         self._before = _ticks()
         self._taken_at = time.monotonic()
@@ -34,11 +39,18 @@ class Cores:
         self._ours: set[int] = set()
 
     @property
-    def count(self) -> int:
-        """How many there are."""
+    def cores(self) -> int:
+        """How many this process may use."""
         return sum(len(node) for node in self.nodes)
 
-    def free(self, held: Iterable[int]) -> list[list[int]]:
+    def free_memory(self) -> int:
+        """Bytes that can be used now without swapping, within the limits of our control groups."""
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        available = int(line.split()[1]) * 1024
+        return max(min([available, *(limit - used for limit, used in _group_memory())]), 0)
+
+    def free_cores(self, held: Iterable[int]) -> list[list[int]]:
         """Cores by NUMA node that neither we (`held`) nor others keep busy.
 
         One is always free where we hold none: on a machine that others keep busy we get on, too,
@@ -50,9 +62,14 @@ class Cores:
             time.sleep(_SAMPLE_S - waited)
         now = _ticks()
         shares = busy_shares(self._before, now, without=self._ours | held)
-        free = free_cores(self.nodes, held, shares)
+        free = idlest_cores(self.nodes, held, shares)
         self._before, self._taken_at, self._ours = now, time.monotonic(), held
         return free
+
+
+def described() -> dict[str, Any]:
+    """What measured times depend on."""
+    return {"processor": records.machine()["processor"], "cores": os.cpu_count()}
 
 
 def busy_shares(
@@ -68,7 +85,7 @@ def busy_shares(
     return shares
 
 
-def free_cores(
+def idlest_cores(
     nodes: Sequence[Sequence[int]], held: set[int], shares: Mapping[int, float]
 ) -> list[list[int]]:
     """As many of the cores that are not `held` as are idle together, the idlest ones.
@@ -88,11 +105,9 @@ def numa_nodes(cores: Iterable[int], root: Path = _NODES) -> list[list[int]]:
     """`cores` by NUMA node; all together where the system names no nodes."""
     left = set(cores)
     nodes = []
-    for path in sorted(root.glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
-        try:
-            mine = sorted(left & set(core_list((path / "cpulist").read_text())))
-        except OSError:
-            continue
+    files = root.glob("node[0-9]*/cpulist")
+    for file in sorted(files, key=lambda file: int(file.parent.name.removeprefix("node"))):
+        mine = sorted(left & set(core_list(file.read_text())))
         left -= set(mine)
         nodes += [mine] if mine else []
     return [*nodes, sorted(left)] if left else nodes
@@ -117,17 +132,6 @@ def total_memory() -> int:
     """The most memory that this process and its children could have."""
     limits = [limit for limit, _ in _group_memory()]
     return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *limits])
-
-
-def available_memory() -> int:
-    """Bytes that can be used now without swapping, within the limits of our control groups."""
-    available = None
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-    if available is None:
-        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(min([available, *(limit - used for limit, used in _group_memory())]), 0)
 
 
 def _group_memory() -> list[tuple[int, int]]:

@@ -1,0 +1,96 @@
+"""What `outercore tune` measures."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+from outercore.analytics import ALGORITHMS
+from outercore.config.common import BackendOption
+from outercore.config.fields import Configuration, one_of, within
+from outercore.config.options import Option
+from outercore.config.sizes import parse_size
+from outercore.errors import InvalidError
+from outercore.far import FarOptions
+from outercore.scheduling.decide import GraphShape, Medium, Point
+
+
+@dataclass(frozen=True)
+class TuneConfig(Configuration):
+    """What to measure: every combination of these."""
+
+    algorithms: Annotated[
+        tuple[str, ...], Option("What to measure, such as `bfs,pagerank,wcc`.", common=True)
+    ] = ("bfs", "pagerank")
+    threads: Annotated[
+        tuple[int, ...],
+        Option("Numbers of threads; 1, 2, 4, … up to the cores by default.", common=True),
+    ] = ()
+    far_ratios: Annotated[
+        tuple[float, ...], Option("Shares of the edges that are not kept in memory.", common=True)
+    ] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    partitions: Annotated[
+        tuple[int, ...],
+        Option(
+            "Nodes of a partition as powers of two, such as `12,14,16`; each needs a grid of its "
+            "own beside the data set meanwhile.",
+            common=True,
+        ),
+    ] = ()
+    queue_lengths: Annotated[
+        tuple[int, ...],
+        Option(
+            "Transfers in flight a connection to the memory server, such as `8,32`.", common=True
+        ),
+    ] = ()
+    repeat: Annotated[int, Option("Runs of each point; the median counts.", common=True)] = 3
+    memory: Annotated[
+        str, Option("Points that need more are left out.", size=True, common=True)
+    ] = "auto"
+    backend: BackendOption = "auto"
+    far: FarOptions | None = None
+    """A memory server that holds what is not kept in memory."""
+
+    def __post_init__(self) -> None:
+        names = tuple(name.strip().replace("-", "_") for name in self.algorithms)
+        object.__setattr__(self, "algorithms", names)
+        for name in names:
+            one_of("algorithms", name, ALGORITHMS)
+        for threads in self.threads:
+            within("threads", threads, 1, len(os.sched_getaffinity(0)))
+        for ratio in self.far_ratios:
+            within("far_ratios", ratio, 0, 1)
+        within("repeat", self.repeat, 1, None)
+        parse_size(self.memory, "memory")
+        if self.far is None and self.queue_lengths:
+            raise InvalidError("queue_lengths: expected a memory server with them, `--far`")
+
+    def points(self, graph: GraphShape) -> list[Point]:
+        """Every combination, those of one grid together."""
+        chosen = itertools.product(
+            self.partitions or (None,),
+            self.algorithms,
+            self.queue_lengths or (None,),
+            sorted(self.threads or _powers_up_to(len(os.sched_getaffinity(0)))),
+            sorted(self.far_ratios),
+        )
+        medium = medium_of(self.far)
+        return [
+            Point(name, graph, medium, threads, ratio, partition_log2=size, queue_length=length)
+            for size, name, length, threads, ratio in dict.fromkeys(chosen)
+        ]
+
+
+def medium_of(far: FarOptions | None) -> Medium:
+    """Where edges are read from that do not stay in memory."""
+    if far is None:
+        return "disk"
+    scheme = far.address.partition(":")[0]
+    return "unix" if scheme == "unix" else "fabric" if scheme == "fabric" else "tcp"
+
+
+def _powers_up_to(cores: int) -> set[int]:
+    """1, 2, 4, … and all cores."""
+    return {*(1 << power for power in range(cores.bit_length())), cores}

@@ -1,0 +1,263 @@
+"""The offline table: what algorithms take by threads, far ratio, partition size, queue length.
+
+**Source**: Fargraph+ 7, offline data collection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from outercore import analytics
+from outercore._native import Progress
+from outercore.analytics.config import RunConfig
+from outercore.config.sizes import parse_size
+from outercore.errors import InterruptError, InvalidError, NotFoundError, OutercoreError
+from outercore.graph import Graph
+from outercore.runs import record as records
+from outercore.runs.lock import only_one
+from outercore.scheduling.children import Child, terminate_like_interrupt
+from outercore.scheduling.config import TuneConfig, medium_of
+from outercore.scheduling.decide import GraphShape, Measurement, Point, Profile, Table
+from outercore.scheduling.files import load_table, store
+from outercore.scheduling.machine import described
+from outercore.scheduling.needs import Work, graph_shape, local_budget
+
+LIMIT_S = 3600.0
+"""A single run that takes longer is given up."""
+
+
+@dataclass
+class Tuned:
+    """What a call of `tune` has found."""
+
+    config: TuneConfig
+    graph: GraphShape
+    table: Table
+    """All that the file holds now."""
+    measured: int = 0
+    """Points that this call has measured."""
+    known: int = 0
+    """Points that were in the table."""
+    left_out: list[str] = field(default_factory=list)
+    """Points that need more memory than they may have, and such that failed, with the reason."""
+
+    def profiles(self) -> dict[str, Profile]:
+        """What is known now about this graph, by algorithm."""
+        medium = medium_of(self.config.far)
+        names = self.config.algorithms
+        found = {name: self.table.profile(name, self.graph, medium) for name in names}
+        return {name: profile for name, profile in found.items() if profile is not None}
+
+
+def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | None = None) -> Tuned:
+    """Measures what is missing in the table `out`, point by point, and writes it after each.
+
+    Every run is a process of its own with the least budget of its far ratio, bound to as many
+    cores as it has threads. What is in the table is not measured again, so that a call that was
+    stopped goes on where it was.
+
+    Errors: `InvalidError` for a table of another machine; `InterruptError` after Ctrl-C, with
+    every finished point in the table.
+    """
+    graph = Graph(data_set)
+    if graph.num_nodes == 0:
+        raise InvalidError(f"data set `{data_set}` has no nodes, expected something to measure")
+    with ExitStack() as stack:
+        stack.enter_context(only_one(out, "outercore tune"))
+        table = load_table(out)
+        if table.machine not in (None, described()):
+            raise InvalidError(
+                f"table `{out}` was measured on another machine: {table.machine}"
+                "\nhint: choose another `--out`"
+            )
+        stack.enter_context(terminate_like_interrupt())
+        tuned = Tuned(config, graph_shape(graph), table)
+        try:
+            _Tuning(data_set, out, tuned, stack).run(progress)
+        except KeyboardInterrupt:
+            raise InterruptError(
+                f"{tuned.measured} points were measured and are in `{out}`"
+                "\nhint: run the same command again: it goes on where it stopped"
+            ) from None
+        return tuned
+
+
+class _Tuning:
+    """One call of `tune`."""
+
+    def __init__(self, data_set: Path, out: Path, tuned: Tuned, stack: ExitStack) -> None:
+        self._data_set = data_set
+        self._out = out
+        self._tuned = tuned
+        self._config = tuned.config
+        self._memory = parse_size(tuned.config.memory)
+        self._stack = stack
+        self._grids: dict[int | None, Path] = {}
+
+    def run(self, progress: Progress | None) -> None:
+        """All points."""
+        points = self._config.points(self._tuned.graph)
+        of_algorithm = Counter(point.algorithm for point in points)
+        done: Counter[str] = Counter()
+
+        def tell(name: str) -> None:
+            if progress is not None:
+                progress(name, done[name], of_algorithm[name], "points")
+
+        for point in points:
+            data_set = self._with_grid(point.partition_log2, progress)
+            tell(point.algorithm)
+            self._measure(point, data_set)
+            done[point.algorithm] += 1
+            tell(point.algorithm)
+
+    def _measure(self, point: Point, data_set: Path) -> None:
+        """Measures a point, unless it is known."""
+        tuned = self._tuned
+        work = Work(
+            point.algorithm, data_set, self._typical_options(point.algorithm), self._run(point)
+        )
+        found = local_budget(work, point.far_ratio, most=self._memory, threads=point.threads)
+        if found is None:
+            tuned.left_out.append(f"{point}: needs more than it may have")
+            return
+        budget, ratio = found
+        reached = replace(point, far_ratio=ratio)
+        if any(one.point == reached for one in tuned.table.measurements):
+            tuned.known += 1
+            return
+        try:
+            counted = [run_child(work, budget) for _ in range(self._config.repeat)]
+        except (OutercoreError, TimeoutError) as error:
+            tuned.left_out.append(f"{point}: {error}")
+            return
+        measured = _measurement(reached, budget, counted)
+        tuned.table = Table((*tuned.table.measurements, measured), described())
+        store(self._out, tuned.table)
+        tuned.measured += 1
+
+    def _run(self, point: Point) -> RunConfig:
+        """How a point is run; of its memory only the budget is left open."""
+        config = RunConfig(threads=point.threads, backend=self._config.backend)
+        far = self._config.far
+        if far is None:
+            return config
+        length = point.queue_length or far.queue_length
+        # A server that is lost would be measured as a disk.
+        far = replace(far, fallback=False, queue_length=length)
+        return replace(config, far=far, far_ratio=point.far_ratio)
+
+    def _typical_options(self, algorithm: str) -> dict[str, Any]:
+        """Options with which an algorithm does a fixed, typical amount of work."""
+        nodes = self._tuned.graph.nodes
+        match algorithm:
+            case "pagerank":
+                return {"max_iterations": 10, "tolerance": 0.0}
+            case "hits":
+                return {"max_iterations": 5, "tolerance": 0.0}
+            case "betweenness":
+                return {"samples": min(4, nodes)}
+            case "closeness":
+                return {"nodes": list(range(min(64, nodes)))}
+            case "bfs" | "sssp":
+                return {"source": self._busiest}
+        return {}
+
+    @cached_property
+    def _busiest(self) -> int:
+        """The node with the most out-arcs: a search from it reaches most of the graph."""
+        degrees = analytics.degrees(self._data_set, which="out", memory=self._memory)
+        return int(np.argmax(degrees))
+
+    def _with_grid(self, partition_log2: int | None, progress: Progress | None) -> Path:
+        """A data set with a grid of that partition size."""
+        if partition_log2 not in self._grids:
+            data_set = self._data_set
+            if partition_log2 is not None:
+                data_set = self._stack.enter_context(_without_grid(data_set, partition_log2))
+            memory = min(self._memory, 1 << 30)
+            analytics.grid(
+                data_set, memory=memory, partition_log2=partition_log2, progress=progress
+            )
+            self._grids[partition_log2] = data_set
+        return self._grids[partition_log2]
+
+
+def run_child(work: Work, budget: int) -> dict[str, Any]:
+    """Runs an algorithm in a process of its own and returns its record.
+
+    Errors: `InvalidError` with what it said where it failed; `TimeoutError`.
+    """
+    cores = sorted(os.sched_getaffinity(0))[: work.run.threads]
+    with tempfile.TemporaryDirectory(prefix="outercore-tune-") as name:
+        directory, options = Path(name) / "run", Path(name) / "options.json"
+        options.write_text(replace(work.run, memory=str(budget)).to_json())
+        arguments = ["run", work.algorithm.replace("_", "-"), str(work.data_set)]
+        for option, value in work.options.items():
+            text = ",".join(str(one) for one in np.atleast_1d(value))
+            arguments += [f"--{option}".replace("_", "-"), text]
+        arguments += ["--config", str(options), "--record", str(directory), "--top", "0"]
+        with closing(Child(arguments, cores, directory)) as child:
+            if child.wait(LIMIT_S) != 0:
+                raise InvalidError(child.last_error())
+        record: dict[str, Any] = json.loads((directory / records.FILE).read_text())
+        return record
+
+
+def _measurement(point: Point, budget: int, counted: Sequence[dict[str, Any]]) -> Measurement:
+    """The median of several runs."""
+    tiers = [records.bytes_by_tier(one["counters"]) for one in counted]
+    return Measurement(
+        **vars(point),
+        seconds=statistics.median(one["counters"]["seconds"] for one in counted),
+        bytes_read=statistics.median_high(sum(tier.values()) - tier["memory"] for tier in tiers),
+        memory=budget,
+        peak_memory=max(one["peak_memory_bytes"] for one in counted),
+    )
+
+
+@contextmanager
+def _without_grid(data_set: Path, partition_log2: int) -> Iterator[Path]:
+    """A data set of the same files without its grid, beside it, so on the same device."""
+    root = data_set.resolve()
+    manifest = json.loads((root / "graph.json").read_text())
+    try:
+        beside = tempfile.TemporaryDirectory(
+            prefix=f".{root.name}-{partition_log2}-", dir=root.parent, ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        raise NotFoundError(
+            f"partitions of 2^{partition_log2}: no directory beside `{root}`: {error.strerror}"
+            "\nhint: tune a copy of the data set where you may write"
+        ) from None
+    with beside as name:
+        copy = Path(name)
+        # It is of the file as it was.
+        manifest.pop("checksum", None)
+        arrays = manifest["arrays"]
+        manifest["arrays"] = {
+            key: value for key, value in arrays.items() if not key.startswith("grid/")
+        }
+        for described in manifest["arrays"].values():
+            link = copy / described["file"]
+            if Path(described["file"]).is_absolute() or link.exists():
+                continue
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(root / described["file"])
+        (copy / "graph.json").write_text(json.dumps(manifest))
+        if (root / "device.json").exists():
+            shutil.copy(root / "device.json", copy)
+        yield copy

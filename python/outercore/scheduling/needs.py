@@ -1,0 +1,262 @@
+"""What a run needs: the memory of a far ratio, and what the table advises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from outercore import analytics
+from outercore._native import Progress
+from outercore.analytics.config import RunConfig
+from outercore.config.sizes import format_size
+from outercore.errors import BudgetError, InvalidError, NotFoundError
+from outercore.graph import Graph
+from outercore.mapped import blocks, mapped
+from outercore.scheduling.config import medium_of
+from outercore.scheduling.decide import (
+    ASSUMED_TURNING_POINT,
+    GraphShape,
+    Job,
+    Profile,
+    Settings,
+    Table,
+)
+
+NO_LIMIT = 1 << 50
+"""More memory than any machine has."""
+
+_STEP = 64 << 10
+_ROWS = 1 << 20
+_ASSUMED_OVERHEAD = 128 << 20
+"""Interpreter, libraries and stacks beside a budget, where nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the memory plan of a run depends on, besides memory and threads."""
+
+    algorithm: str
+    data_set: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the algorithm is told, as `outercore.analytics.run` takes it."""
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def plan(self, memory: int, threads: int | None = None, **far: Any) -> dict[str, Any]:
+        """How the run would divide `memory`; errors: those of `outercore.analytics.plan`."""
+        return analytics.plan(
+            self.algorithm,
+            self.data_set,
+            memory=memory,
+            threads=threads,
+            backend=self.run.backend,
+            checkpoint_every=self.run.checkpoint_every,
+            **far,
+            **self.options,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Work):
+    """One `outercore run` that somebody asked for."""
+
+    name: str
+    words: tuple[str, ...]
+    """The command, from `run` on."""
+    memory: int | None = None
+    """As the command says, or for the controller to choose."""
+    queue_length: int | None = None
+    """The same of the memory server's queues."""
+    record: Path | None = None
+    """Where its record goes; into the directory of the jobs by default."""
+    saves: bool = False
+    """Whether it writes to its data set, which one at a time may do."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the controller takes a request for."""
+
+    job: Job
+    far_ratio: float
+    """That the run is asked for."""
+    reached: float
+    """That its budget comes to; a result needs memory that edges can have meanwhile."""
+    overhead: int
+    """Bytes of the process beside its budget."""
+    settings: Settings
+    measured: bool
+    """Whether the table knows the algorithm; all else is an assumption."""
+    notes: tuple[str, ...] = ()
+
+
+def estimate(
+    request: Request,
+    table: Table,
+    most_memory: int,
+    progress: Progress | None = None,
+    *,
+    shapes: dict[Path, GraphShape] | None = None,
+) -> Estimate:
+    """What a request needs at its turning point, and how its time depends on threads.
+
+    Builds the grid where there is none. `shapes` keeps those of the data sets that were seen.
+
+    Errors: `InvalidError` where not even all the memory is enough; what the memory plan raises.
+    """
+    graph = Graph(request.data_set)
+    try:
+        request.plan(NO_LIMIT)
+    except NotFoundError:
+        analytics.grid(request.data_set, memory=min(most_memory, 1 << 30), progress=progress)
+    known = {} if shapes is None else shapes
+    root = request.data_set.resolve()
+    shape = known[root] = known.get(root) or graph_shape(graph)
+    profile = table.profile(request.algorithm, shape, medium_of(request.run.far))
+    ratio, notes = _wanted_ratio(request, profile)
+    overhead = _overhead(profile)
+    least = request.run.threads or 1
+    if request.memory is None:
+        first, reached = _budget(request, ratio, least, most_memory - overhead)
+        second, _ = _budget(request, ratio, least + 1, NO_LIMIT)
+        per_thread = max(second - first, 0)
+    else:
+        first, reached, per_thread = request.memory, ratio, 0
+    return Estimate(
+        job=Job(
+            name=request.name,
+            times=_assumed_times(shape) if profile is None else profile.times(reached),
+            memory=first + overhead,
+            memory_per_thread=per_thread,
+            least_threads=least,
+            most_threads=request.run.threads,
+        ),
+        far_ratio=ratio,
+        reached=reached,
+        overhead=overhead,
+        settings=Settings() if profile is None else profile.settings,
+        measured=profile is not None,
+        notes=notes,
+    )
+
+
+def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tuple[str, ...]]:
+    """The far ratio to run at, and what to say about it."""
+    if request.memory is not None:
+        return planned_ratio(request.plan(request.memory, request.run.threads or 1)), ()
+    if request.run.far_ratio is not None:
+        return request.run.far_ratio, ()
+    if profile is None:
+        return ASSUMED_TURNING_POINT, (
+            f"nothing was measured for {request.algorithm}: a turning point of "
+            f"{ASSUMED_TURNING_POINT:g} is assumed, and that threads share its work evenly; "
+            "`outercore tune` measures",
+        )
+    notes = []
+    if not profile.same_class:
+        notes.append("measured on a graph of another class")
+    measured = profile.measured[0].medium
+    if measured != medium_of(request.run.far):
+        notes.append(f"measured with edges from {measured}")
+    partition = profile.settings.partition_log2
+    if partition is not None:
+        notes.append(f"fastest with `outercore grid --partition-log2 {partition}`")
+    return profile.turning_point, tuple(notes)
+
+
+def _budget(request: Request, ratio: float, threads: int, most: int) -> tuple[int, float]:
+    found = local_budget(request, ratio, most=max(most, 1), threads=threads)
+    if found is None:
+        raise InvalidError(
+            f"its turning point, far ratio {ratio:g}, takes more memory than the "
+            f"{format_size(max(most, 0))} there are"
+        )
+    return found
+
+
+def _overhead(profile: Profile | None) -> int:
+    """Bytes of a process beside its budget."""
+    if profile is None:
+        return _ASSUMED_OVERHEAD
+    return max(max(one.peak_memory - one.memory, 0) for one in profile.measured)
+
+
+def _assumed_times(graph: GraphShape) -> tuple[float, ...]:
+    """Times of an algorithm that nobody measured: longer on more arcs, evenly shared."""
+    return tuple(max(graph.arcs, 1) * 1e-8 / threads for threads in range(1, 65))
+
+
+def local_budget(
+    work: Work, far_ratio: float, *, most: int, threads: int | None = None
+) -> tuple[int, float] | None:
+    """The least memory with which at most `far_ratio` of the edges do not stay in it.
+
+    Returns it with the ratio that it then comes to, which may be smaller: a result needs memory
+    that edges can have meanwhile. `None` where `most` is not enough.
+    """
+    far = {} if work.run.far is None else {"far": work.run.far, "far_ratio": far_ratio}
+
+    def fits(memory: int) -> bool:
+        try:
+            planned = work.plan(memory, threads, **far)
+        except BudgetError:
+            return False
+        if planned["spill"] is not None:
+            # With state in scratch files it would be another algorithm.
+            return False
+        # A far ratio that was asked for is rounded up to whole segments.
+        return bool(far) or planned_ratio(planned) <= far_ratio
+
+    budget = least_budget(fits, most)
+    if budget is None:
+        return None
+    return budget, round(planned_ratio(work.plan(budget, threads, **far)), 4)
+
+
+def least_budget(fits: Callable[[int], bool], most: int) -> int | None:
+    """The smallest budget that fits, in steps of 64 KiB; `None` where `most` does not.
+
+    Where a budget fits, larger ones are taken to fit too.
+    """
+    high = _STEP
+    while high < most and not fits(high):
+        high *= 2
+    high = min(high, most)
+    if not fits(high):
+        return None
+    low = high // 2 // _STEP
+    top = -(-high // _STEP)
+    while low + 1 < top:
+        middle = (low + top) // 2
+        if fits(middle * _STEP):
+            top = middle
+        else:
+            low = middle
+    return min(top * _STEP, high)
+
+
+def planned_ratio(planned: Mapping[str, Any]) -> float:
+    """Share of the edges that a plan does not keep in memory."""
+    total = planned["bytes_first_pass"]
+    return planned["bytes_per_pass"] / total if total else 0.0
+
+
+def graph_shape(graph: Graph) -> GraphShape:
+    """Nodes, arcs and skew of the in-degrees.
+
+    **Cost**: reads the offsets once, in pieces.
+    """
+    offsets = mapped(graph.root, graph.arrays[graph.key("offsets")])
+    squares, before = 0.0, np.zeros(1, offsets.dtype)
+    for _, block in blocks(offsets, _ROWS):
+        degrees = np.diff(block, prepend=before).astype(np.float64)
+        squares += float(np.dot(degrees, degrees))
+        before = block[-1:]
+    nodes, arcs = graph.num_nodes, graph.num_edges
+    mean = arcs / nodes if nodes else 0.0
+    variance = max(squares / nodes - mean * mean, 0.0) if nodes else 0.0
+    return GraphShape(nodes, arcs, round(math.sqrt(variance) / mean, 6) if mean else 0.0)
