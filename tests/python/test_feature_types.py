@@ -28,7 +28,7 @@ def imported(tmp_path: Path, features: NDArray | str, **options: str) -> oc.Grap
     else:
         np.save(path, features)
     inputs = Inputs(edges=(str(tmp_path / "edges.npy"),), features=str(path))
-    import_graph(open_inputs(inputs), tmp_path / "graph", ImportOptions.parse(**options))
+    import_graph(open_inputs(inputs), tmp_path / "graph", ImportOptions(**options))
     return oc.open(tmp_path / "graph")
 
 

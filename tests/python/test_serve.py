@@ -254,7 +254,7 @@ def test_an_answer_that_fails_tells_the_client_less_than_the_operator(
     np.save(tmp_path / "edges.npy", edges)
     np.save(tmp_path / "x.npy", features)
     inputs = Inputs(edges=(str(tmp_path / "edges.npy"),), features=str(tmp_path / "x.npy"))
-    options = ImportOptions.parse(allow_nan=True)
+    options = ImportOptions(allow_nan=True)
     import_graph(open_inputs(inputs), tmp_path / "graph", options)
     with Server(tmp_path / "graph", runs["sage"], CONFIG) as running:
         status, answer = ask(running, "/v2/models/sage/infer", question([3]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,14 +27,12 @@ from outercore.sources.triples import TripleOptions, import_triples
 _TRIPLES = "Knowledge graphs"
 _EDGES = "Values of edges"
 _TEXTS = "How files are written"
-_PLACES = {
-    name: name
-    for name in ("self_loops", "duplicates", "feature_dtype", "unknown", "task", "separator")
-}
-"""Options whose value the import checks, which has the same names for them."""
+_OF_TRIPLES = ("valid", "test", "columns", "unknown")
+_OF_ALL = ("out", "separator", "header", "comment", "duplicates", "memory", "overwrite", "json")
+"""Options of triples and of any other graph."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Options:
     """What `outercore import` takes."""
 
@@ -74,26 +73,7 @@ class _Options:
             "Labels and splits are then of graphs.",
         ),
     ] = None
-    weight: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the edges, or a file with a row for each edge: the edge weights.",
-            rich_help_panel=_EDGES,
-        ),
-    ] = None
-    edge_time: Annotated[
-        str | None,
-        typer.Option(
-            help="Column or file: the time of each edge, a whole number.", rich_help_panel=_EDGES
-        ),
-    ] = None
-    edge_features: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns separated by commas, or a file: the features of each edge.",
-            rich_help_panel=_EDGES,
-        ),
-    ] = None
+    edge_values: Annotated[EdgeChoice, _EDGES]
     edge_shape: Annotated[
         str | None,
         typer.Option(
@@ -108,51 +88,14 @@ class _Options:
             rich_help_panel=_TEXTS,
         ),
     ] = "auto"
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            help="`tab`, `comma`, `semicolon`, `pipe` or `blanks`; detected by default.",
-            rich_help_panel=_TEXTS,
-        ),
-    ] = None
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line names the columns; detected by default.",
-            rich_help_panel=_TEXTS,
-        ),
-    ] = None
-    comment: Annotated[
-        str | None,
-        typer.Option(
-            help="How comment lines begin; by default `#` and `%`, and nothing among names.",
-            rich_help_panel=_TEXTS,
-        ),
-    ] = None
-    one_based: Annotated[
-        bool,
-        typer.Option("--one-based", help="Node ids count from 1.", rich_help_panel=_TEXTS),
-    ] = False
+    text: Annotated[TextOptions, _TEXTS]
     fill: Annotated[
         float | None,
         typer.Option(
             help="What stands for missing values of features and edges; `nan` keeps them."
         ),
     ] = None
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="What the labels are: `classification`, `multi-label` or `regression`; by their "
-            "values by default."
-        ),
-    ] = None
-    undirected: Annotated[
-        bool | None,
-        typer.Option("--undirected/--directed", help="Store every edge in both directions."),
-    ] = None
-    self_loops: Annotated[str, typer.Option(help="`keep`, `drop` or `add`.")] = "keep"
-    duplicates: Annotated[str, typer.Option(help="`keep` or `drop`.")] = "keep"
+    how: ImportOptions
     ids: Annotated[
         str,
         typer.Option(
@@ -166,14 +109,6 @@ class _Options:
     nodes: Annotated[int | None, typer.Option(help="Number of nodes, where some have no edge.")] = (
         None
     )
-    memory: options.Memory = "1GiB"
-    feature_dtype: Annotated[
-        str | None, typer.Option(help="`float32`, `float16` or `bfloat16`; the file's by default.")
-    ] = None
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Register a `.npy` of features without copying it.")
-    ] = False
-    overwrite: options.Overwrite = False
     triples: Annotated[
         bool,
         typer.Option(
@@ -190,22 +125,7 @@ class _Options:
         str | None,
         typer.Option(help="Triples to judge the result by.", rich_help_panel=_TRIPLES),
     ] = None
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            help="A letter a column: `h` head, `r` relation, `t` tail, `w` weight, `_` anything "
-            "else; `hrt` by default.",
-            rich_help_panel=_TRIPLES,
-        ),
-    ] = None
-    unknown: Annotated[
-        str | None,
-        typer.Option(
-            help="Names of `--valid` and `--test` that the training triples do not have: `error` "
-            "(by default), `drop` their triples, or `keep` them.",
-            rich_help_panel=_TRIPLES,
-        ),
-    ] = None
+    facts: Annotated[TripleOptions, _TRIPLES]
     json: options.Json = False
 
 
@@ -244,41 +164,23 @@ def import_(context: typer.Context, given: _Options) -> None:
 
 def _import_facts(context: typer.Context, given: _Options) -> None:
     """A knowledge graph."""
-    of_graphs = {
-        "features": given.features,
-        "labels": given.labels,
-        "split": given.split,
-        "array": given.array,
-        "graph-ids": given.graph_ids,
-        "weight": given.weight,
-        "edge-time": given.edge_time,
-        "edge-features": given.edge_features,
-        "edge-shape": given.edge_shape,
-        "ogb-split": given.ogb_split,
-        "one-based": given.one_based or None,
-        "fill": given.fill,
-        "task": given.task,
-        "ids": None if given.ids == "numbers" else given.ids,
-        "undirected": given.undirected,
-        "nodes": given.nodes,
-        "feature-dtype": given.feature_dtype,
-        "self-loops": None if given.self_loops == "keep" else given.self_loops,
-        "format": None if given.format == "auto" else given.format,
-        "in-place": given.in_place or None,
-    }
-    _refuse(of_graphs, "does not go with `--triples`")
-    with options.named(context, _PLACES):
-        how = TripleOptions.parse(
-            columns=given.columns or "hrt",
-            header=given.header,
-            separator=given.separator,
-            comment=given.comment,
-            unknown=given.unknown or "error",
-            duplicates=given.duplicates,
-            memory=given.memory,
-            overwrite=given.overwrite,
-            command=options.command_line(),
-        )
+    known = ("triples", *_OF_TRIPLES, *_OF_ALL)
+    defaults = {one.name: one.default for one in context.command.params}
+
+    def is_changed(name: str) -> bool:
+        return name not in known and context.params[name] != defaults[name]
+
+    _refuse(context, is_changed, "does not go with `--triples`")
+    how = replace(
+        given.facts,
+        header=given.text.header,
+        separator=given.text.separator,
+        comment=given.text.comment,
+        duplicates=given.how.duplicates,
+        memory=given.how.memory,
+        overwrite=given.how.overwrite,
+        command=options.command_line(),
+    )
     with console.bars(quiet=given.json) as progress:
         found = import_triples(
             given.edges,
@@ -295,35 +197,16 @@ def _import_facts(context: typer.Context, given: _Options) -> None:
 
 def _import_edges(context: typer.Context, given: _Options) -> None:
     """Any other graph."""
-    of_triples = {
-        "valid": given.valid,
-        "test": given.test,
-        "columns": given.columns,
-        "unknown": given.unknown,
-    }
-    _refuse(of_triples, "expected `--triples` with it")
+    _refuse(context, lambda name: name in _OF_TRIPLES, "expected `--triples` with it")
     if given.ids not in ("numbers", "dictionary"):
         raise InvalidError(f"--ids: expected numbers or dictionary; found `{given.ids}`")
     keeps_gaps = given.fill is not None and math.isnan(given.fill)
-    if given.in_place and given.fill is not None and not keeps_gaps:
+    if given.how.in_place and given.fill is not None and not keeps_gaps:
         raise InvalidError(
             "--in-place: does not go with `--fill`: features in place stay as they are\n"
             "hint: leave `--in-place` out, and they are copied and filled"
         )
-    with options.named(context, _PLACES):
-        chosen = ImportOptions.parse(
-            undirected=given.undirected,
-            self_loops=given.self_loops,
-            duplicates=given.duplicates,
-            memory=given.memory,
-            feature_dtype=given.feature_dtype,
-            allow_nan=keeps_gaps,
-            in_place=given.in_place,
-            overwrite=given.overwrite,
-            command=options.command_line(),
-            task=given.task,
-        )
-        text = TextOptions(given.separator, given.header, given.comment, given.one_based)
+    chosen = replace(given.how, allow_nan=keeps_gaps, command=options.command_line())
     inputs = Inputs(
         edges=tuple(given.edges),
         format=given.format,
@@ -335,12 +218,12 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
         ogb_split=given.ogb_split,
         graph_ids=given.graph_ids,
         edge_shape=given.edge_shape,  # type: ignore[arg-type]  # looked at when it is used
-        edge_values=EdgeChoice(given.weight, given.edge_time, given.edge_features),
-        text=text,
+        edge_values=given.edge_values,
+        text=given.text,
         fill=None if keeps_gaps else given.fill,
         keeps_gaps=keeps_gaps,
-        memory=parse_size(given.memory),
-        task=given.task,
+        memory=parse_size(chosen.memory),
+        task=chosen.task,
     )
     with console.bars(quiet=given.json) as progress:
         if given.ids == "dictionary":
@@ -374,11 +257,11 @@ def _import(
     return summary
 
 
-def _refuse(values: dict[str, Any], why: str) -> None:
-    """Options that mean nothing here, rather than passing them over."""
-    for name, value in values.items():
-        if value is not None:
-            raise InvalidError(f"--{name}: {why}")
+def _refuse(context: typer.Context, wrong: Callable[[str], bool], why: str) -> None:
+    """Errors: `InvalidError` for an option of the user that has no effect here."""
+    for name, option in options.given(context).items():
+        if wrong(name):
+            raise InvalidError(f"{option}: {why}")
 
 
 def _notable(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.config.options import Option
 from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.edges import EdgeSource
@@ -38,10 +39,21 @@ class EdgeArray:
 class EdgeChoice:
     """Which columns or files hold what; as text from the user."""
 
-    weight: str | None = None
-    time: str | None = None
-    features: str | None = None
-    """Columns separated by commas, or a file."""
+    weight: Annotated[
+        str | None,
+        Option("Column of the edges, or a file with a row for each edge: the edge weights."),
+    ] = None
+    time: Annotated[
+        str | None,
+        Option("Column or file: the time of each edge, a whole number.", name="edge_time"),
+    ] = None
+    features: Annotated[
+        str | None,
+        Option(
+            "Columns separated by commas, or a file: the features of each edge.",
+            name="edge_features",
+        ),
+    ] = None
 
 
 def edge_arrays(

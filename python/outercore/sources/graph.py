@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore._native import Importer, Progress, Role
+from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.sources.edge_arrays import EdgeArray
@@ -93,29 +94,37 @@ class GraphSource:
 class ImportOptions:
     """How the inputs become a graph."""
 
-    undirected: bool | None = None
-    self_loops: Literal["keep", "drop", "add"] = "keep"
-    duplicates: Literal["keep", "drop"] = "keep"
-    memory: str | int = "1GiB"
-    feature_dtype: FeatureType | None = None
+    task: Annotated[
+        Literal["classification", "multi-label", "regression"] | None,
+        Option(
+            "What the labels are: `classification`, `multi-label` or `regression`; by their values "
+            "by default."
+        ),
+    ] = None
+    undirected: Annotated[
+        bool | None, Option("Store every edge in both directions.", off="--directed")
+    ] = None
+    self_loops: Annotated[Literal["keep", "drop", "add"], Option("`keep`, `drop` or `add`.")] = (
+        "keep"
+    )
+    duplicates: Annotated[Literal["keep", "drop"], Option("`keep` or `drop`.")] = "keep"
+    memory: Annotated[
+        str | int, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True)
+    ] = "1GiB"
+    feature_dtype: Annotated[
+        FeatureType | None,
+        Option("`float32`, `float16` or `bfloat16`; the file's by default."),
+    ] = None
+    in_place: Annotated[bool, Option("Register a `.npy` of features without copying it.")] = False
+    overwrite: Annotated[bool, Option("Replace a data set that is there already.")] = False
     allow_nan: bool = False
-    in_place: bool = False
-    """Registers features that are a `.npy` already instead of copying them."""
-    overwrite: bool = False
     command: str = ""
-    task: Literal["classification", "multi-label", "regression"] | None = None
-    """What the labels are for; guessed from their values by default."""
 
     def __post_init__(self) -> None:
         _one_of("self_loops", self.self_loops, ("keep", "drop", "add"))
         _one_of("duplicates", self.duplicates, ("keep", "drop"))
         _one_of("task", self.task, (None, "classification", "multi-label", "regression"))
         _one_of("feature_dtype", self.feature_dtype, (None, "float32", "float16", "bfloat16"))
-
-    @classmethod
-    def parse(cls, **values: Any) -> ImportOptions:
-        """Options from text that may be wrong; `InvalidError` says what is expected."""
-        return cls(**values)
 
 
 def _one_of(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:

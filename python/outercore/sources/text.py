@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore import _core
+from outercore.config.options import Option
 from outercore.errors import InvalidError
 
 Purpose = Literal["edges", "named_edges", "triples", "table"]
@@ -46,14 +47,21 @@ _CONVENTIONS: dict[str, Convention] = {
 class TextOptions:
     """What the user says about the text files of an import; everything else is detected."""
 
-    separator: str | None = None
-    """`tab`, `comma`, `semicolon`, `pipe`, `blanks`, or the character."""
-    header: bool | None = None
-    """Whether the first line names the columns."""
-    comment: str | None = None
-    """How comment lines begin; empty where there are none."""
-    one_based: bool = False
-    """Whether node ids count from 1."""
+    separator: Annotated[
+        str | None,
+        Option("`tab`, `comma`, `semicolon`, `pipe` or `blanks`; detected by default."),
+    ] = None
+    """The character itself will do, too."""
+    header: Annotated[
+        bool | None,
+        Option("Whether the first line names the columns; detected by default.", off="--no-header"),
+    ] = None
+    comment: Annotated[
+        str | None,
+        Option("How comment lines begin; by default `#` and `%`, and nothing among names."),
+    ] = None
+    """Empty where there are none."""
+    one_based: Annotated[bool, Option("Node ids count from 1.")] = False
 
     def __post_init__(self) -> None:
         if self.separator is not None and self.separator not in _SEPARATORS:

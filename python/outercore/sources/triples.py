@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from outercore._native import Names, Progress, TripleImporter
+from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.sources.columns import SOURCES, TARGETS, plain
@@ -31,16 +32,25 @@ _WORDS = {
 class TripleOptions:
     """How triples become a data set."""
 
-    columns: str = "hrt"
-    """A letter a column: `h` head, `r` relation, `t` tail, `w` weight, `_` anything else."""
+    columns: Annotated[
+        str,
+        Option(
+            "A letter a column: `h` head, `r` relation, `t` tail, `w` weight, `_` anything else."
+        ),
+    ] = "hrt"
     header: bool | None = None
     """Whether the first line of a text names the columns; detected by default."""
     separator: str | None = None
     """What separates fields of a text; detected by default."""
     comment: str | None = None
     """How comment lines of a text begin; none by default."""
-    unknown: Literal["error", "drop", "keep"] = "error"
-    """What happens to names of valid and test that train does not have."""
+    unknown: Annotated[
+        Literal["error", "drop", "keep"],
+        Option(
+            "Names of `--valid` and `--test` that the training triples do not have: `error`, "
+            "`drop` their triples, or `keep` them."
+        ),
+    ] = "error"
     duplicates: Literal["keep", "drop"] = "keep"
     memory: str | int = "1GiB"
     overwrite: bool = False
@@ -55,11 +65,6 @@ class TripleOptions:
             if value not in choices:
                 known = ", ".join(choices)
                 raise InvalidError(f"{name}: expected one of {known}; found `{value}`")
-
-    @classmethod
-    def parse(cls, **values: Any) -> TripleOptions:
-        """Options from text that may be wrong; `InvalidError` says what is expected."""
-        return cls(**values)
 
 
 def _silent(phase: str, done: int, total: int, unit: str) -> None:
