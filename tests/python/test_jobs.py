@@ -257,6 +257,46 @@ def test_an_interrupt_ends_all_and_the_next_call_goes_on(data_set: Path, tmp_pat
     assert statuses(states) == {"short": "done", "long": "done", "next": "done"}
 
 
+def test_a_job_that_was_stopped_after_a_checkpoint_is_resumed_in_its_run(
+    data_set: Path, tmp_path: Path
+) -> None:
+    options = "--max-iterations 300 --tolerance 0 --set checkpoint_every=0"
+    wanted = [request(data_set, f"pagerank {options} --out {tmp_path / 'ranks.npy'}", "long")]
+    checkpoint = tmp_path / "out/long/checkpoint/checkpoint.json"
+
+    def interrupt(states: Sequence[JobState]) -> None:
+        if statuses(states) == {"long": "running"}:
+            while not checkpoint.exists():
+                os.sched_yield()
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptError, match="1 of 1 jobs are left"):
+        run_jobs(wanted, Table(), tmp_path / "out", Lent(), observer=interrupt)
+    assert checkpoint.exists()
+    [state] = run_jobs(wanted, Table(), tmp_path / "out", Lent())
+    assert (state.status, state.error) == ("done", None)
+    assert state.record == str(tmp_path / "out/long")
+    assert not (tmp_path / "out/long-2").exists()
+    ranks = oc.pagerank(data_set, max_iterations=300, tolerance=0.0)
+    np.testing.assert_array_equal(np.load(tmp_path / "ranks.npy"), ranks)
+
+
+@pytest.mark.parametrize("change", ["command", "status"])
+def test_a_job_that_changed_or_failed_begins_a_new_run(
+    change: str, data_set: Path, tmp_path: Path
+) -> None:
+    wanted = request(data_set, "wcc")
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint/checkpoint.json").write_text("{}")
+    state = JobState("job", wanted.words, "stopped", record=str(tmp_path))
+    assert state.checkpoint_of(wanted) == tmp_path
+    if change == "command":
+        wanted = request(data_set, "scc")
+    else:
+        state.status = "failed"
+    assert state.checkpoint_of(wanted) is None
+
+
 def test_two_do_not_run_one_list(data_set: Path, tmp_path: Path) -> None:
     with (
         only_one(tmp_path / "jobs.json", "outercore jobs"),

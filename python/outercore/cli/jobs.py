@@ -61,7 +61,8 @@ def jobs(
     own, as measured by `outercore tune`; one that does not fit waits. `--threads`, `--memory` and
     `--set far_ratio=...` of a command are kept. Entries are commands or
     `{"name": ..., "command": ...}`.
-    Ctrl-C ends all of them cleanly; the same command goes on with those that are left.
+    Ctrl-C ends all of them cleanly. Run the command again to resume: finished jobs are skipped,
+    stopped ones continue from their checkpoint.
 
     **Example**
 

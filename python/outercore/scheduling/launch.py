@@ -50,7 +50,7 @@ class JobState:
     code: int | None = None
     error: str | None = None
     record: str | None = None
-    """Directory of the run, where there is something to read."""
+    """Directory of the run, where there is something to read or to resume."""
     notes: tuple[str, ...] = ()
 
     def is_done(self, request: Request) -> bool:
@@ -58,6 +58,14 @@ class JobState:
         if self.status != "done" or self.words != request.words or self.record is None:
             return False
         return (Path(self.record) / records.FILE).exists()
+
+    def checkpoint_of(self, request: Request) -> Path | None:
+        """The run to resume: that of the request as it is, stopped after a checkpoint."""
+        stopped = self.status in ("running", "stopped")
+        if not stopped or self.words != request.words or self.record is None:
+            return None
+        run = AnalysisDirectory(Path(self.record))
+        return run.path if run.begun else None
 
 
 @dataclass(frozen=True)
@@ -91,8 +99,9 @@ def run_jobs(
 ) -> Sequence[JobState]:
     """Runs all requests, as many at once as there are cores and memory for; returns their ends.
 
-    What `directory` says is done is not done again. A job that fails, or that the machine could
-    never hold, does not keep the others from running.
+    What `directory` says is done is not done again, and what was stopped is resumed from its
+    checkpoint. A job that fails, or that the machine could never hold, does not keep the others
+    from running.
 
     Errors: `InterruptError` after Ctrl-C or SIGTERM, with every process ended and the state kept.
     """
@@ -137,8 +146,10 @@ class _Running:
         self._idle_since = time.monotonic()
         known = {state.name: state for state in load_states(directory)}
         self._states: dict[str, JobState] = {}
+        self._checkpoints: dict[str, Path | None] = {}
         for name, request in self._requests.items():
             state = known.get(name, JobState(name, request.words))
+            self._checkpoints[name] = state.checkpoint_of(request)
             done = state.is_done(request)
             self._states[name] = state if done else JobState(name, request.words)
 
@@ -178,7 +189,7 @@ class _Running:
             self._wait()
 
     def stop(self) -> None:
-        """Ends what runs; it begins anew when the list is run again."""
+        """Ends what runs; running the list again resumes it."""
         stop_all([child for child, _ in self._children.values()])
         self._reap(stopped=True)
         for state in self.states:
@@ -254,8 +265,13 @@ class _Running:
         self._children[name] = (Child(command, launch.cores, directory), launch)
 
     def _command(self, name: str) -> tuple[Path, list[str]]:
-        """Where the output of a job goes, and the command that runs it."""
+        """Where the output of a job goes, and the command that begins or resumes its run."""
         state, request = self._states[name], self._requests[name]
+        run = self._checkpoints[name]
+        if run is not None:
+            state.record = str(run)
+            directory = run if request.record is None else self._directory / name
+            return directory, ["run", "--resume", str(run)]
         directory = self._free_directory(name)
         state.record = str(request.record or directory)
         far = _far_arguments(request, self._estimates[name])
@@ -307,7 +323,7 @@ class _Running:
                 record = AnalysisDirectory(Path(state.record or "")).record()
                 state.peak_memory = record["peak_memory_bytes"]
             elif stopped:
-                state.status, state.record = "stopped", None
+                state.status = "stopped"
             else:
                 state.status, state.record = "failed", None
                 state.error = child.last_error()
