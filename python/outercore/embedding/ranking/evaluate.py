@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,7 +22,6 @@ from outercore.embedding.ranking.passes import groups_of
 from outercore.embedding.ranking.ranks import (
     SIDES,
     Questions,
-    Ranks,
     Tally,
     questions_of,
     require_finite,
@@ -59,9 +58,10 @@ class RankMetrics:
     """Share of a question's candidates that score below the true one, on average."""
 
     @classmethod
-    def of(cls, ranks: Tensor, candidates: Tensor) -> RankMetrics:
-        """Shapes: `ranks` float64 and `candidates` int64, [questions]; none of these is empty."""
-        below = 1.0 - (ranks - 1.0) / candidates.clamp_min(1)
+    def of(cls, tally: Tally, row: int) -> RankMetrics:
+        """Of at least one question; `row` is 0 for raw metrics, 1 for filtered ones."""
+        ranks = tally.ranks()[row]
+        below = 1.0 - (ranks - 1.0) / tally.compared[row].clamp_min(1)
         return cls(
             mrr=float(ranks.reciprocal().mean()),
             mean_rank=float(ranks.mean()),
@@ -107,88 +107,54 @@ class Ranking:
     """Where the true end of every triple stands: what figures are made of."""
 
     protocol: str
-    by_side: dict[Side, Ranks]
+    by_side: dict[Side, Tally]
     filtered: bool
     """Whether other true answers were known."""
 
     def reciprocal(self) -> Tensor:
         """Reciprocal ranks, filtered where that is known, float64 [triples, 2]: tails, heads."""
-        both = (self.by_side[side] for side in SIDES)
-        ranks = [ranks.filtered if self.filtered else ranks.raw for ranks in both]
+        ranks = [self.by_side[side].ranks()[int(self.filtered)] for side in SIDES]
         return torch.stack(ranks, dim=1).reciprocal()
 
     def evaluation(self) -> Evaluation:
         """The figures."""
-        columns = zip(*self.by_side.values(), strict=True)
-        everything = Ranks(*(torch.cat(column) for column in columns))
-        by_side = self.by_side.items()
-        clean = {side: _filtered(ranks) for side, ranks in by_side} if self.filtered else {}
+        every = Tally.joined(self.by_side.values())
+        raw, filtered = (
+            {side: RankMetrics.of(tally, row) for side, tally in self.by_side.items()}
+            for row in (0, 1)
+        )
         return Evaluation(
             protocol=self.protocol,
-            raw=_raw(everything),
-            filtered=_filtered(everything) if self.filtered else None,
-            raw_by_side={side: _raw(ranks) for side, ranks in by_side},
-            filtered_by_side=clean,
+            raw=RankMetrics.of(every, 0),
+            filtered=RankMetrics.of(every, 1) if self.filtered else None,
+            raw_by_side=raw,
+            filtered_by_side=filtered if self.filtered else {},
         )
 
 
-def _raw(ranks: Ranks) -> RankMetrics:
-    return RankMetrics.of(ranks.raw, ranks.raw_candidates)
-
-
-def _filtered(ranks: Ranks) -> RankMetrics:
-    return RankMetrics.of(ranks.filtered, ranks.filtered_candidates)
-
-
-def evaluate(store: Store, model: Model, triples: Tensor, **options: Any) -> Evaluation:
-    """The figures of what `rank` finds; it says what the arguments are."""
-    return rank(store, model, triples, **options).evaluation()
-
-
-def rank(
+def evaluate(
     store: Store,
     model: Model,
     triples: Tensor,
     *,
-    reciprocal: bool = False,
     known: Sequence[Tensor] = (),
-    answers: Mapping[Side, KnownTargets] | None = None,
-    loops: bool = True,
     candidates: Candidates | None = None,
-    degree_sums: Tensor | None = None,
-    group: int = 1 << 16,
-    after_block: Callable[[int], None] | None = None,
-) -> Ranking:
-    """Ranks the tail and the head of each triple.
+    **options: Any,
+) -> Evaluation:
+    """The figures of the tails and the heads of some triples.
 
     `known` need not have more than the triples that share head and relation, or relation and
-    tail, with one of `triples`. `answers` gives them by side instead, as
-    `outercore.embedding.ranking.known` collects them, where these would take too much memory.
-    Without `loops` an entity is no candidate for its own neighbour: under an inner product its own
-    row is the best by far, whatever was learned. `after_block` is told how many rows of the table
-    were compared, and may stop the evaluation by an exception.
+    tail, with one of `triples`. `options` are those of `rank_together`.
 
-    Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degree_sums` int64
-    [entities], the running sums of their degrees, for candidates by degree.
-    Cost: one pass over the table for each `group` triples, three rows in memory for each of them,
-    or four of reciprocal relations, and questions x entities scores.
-    Errors: `InvalidError` for no triples, for one out of range, or for a row that is not finite.
+    Shapes: `triples` and each of `known` int64 [m, 3], entities by number.
     """
+    answers = None
     if known:
         every = torch.cat(list(known))
         answers = {side: _known(every, side) for side in SIDES}
     asked = Asked(triples, (candidates or Candidates(),), answers)
-    [[found]] = rank_together(
-        store,
-        model,
-        [asked],
-        reciprocal=reciprocal,
-        loops=loops,
-        degree_sums=degree_sums,
-        group=group,
-        after_block=after_block,
-    )
-    return found
+    [[found]] = rank_together(store, model, [asked], **options)
+    return found.evaluation()
 
 
 @dataclass(frozen=True)
@@ -214,20 +180,35 @@ def rank_together(
     group: int = 1 << 16,
     after_block: Callable[[int], None] | None = None,
 ) -> list[list[Ranking]]:
-    """What `rank` finds of each, among each kind of its candidates, in as few passes as there are
-    groups of all triples together.
+    """Ranks the tail and the head of each triple, among each kind of its candidates, in as few
+    passes as there are groups of all triples together.
 
-    Cost: beside the passes one read of the rows of each group's ends, and of candidates that are
-    drawn.
-    Errors: as `rank`.
+    Without `loops` an entity is no candidate for its own neighbour: under an inner product its own
+    row is the best by far, whatever was learned. `after_block` is told how many rows of the table
+    were compared, and may stop the evaluation by an exception.
+
+    Shapes: `degree_sums` int64 [entities], the running sums of their degrees, for candidates by
+    degree.
+    Cost: one pass over the table for each `group` triples, three rows in memory for each of them,
+    or four of reciprocal relations, and questions x entities scores; besides one read of the rows
+    of each group's ends, and of candidates that are drawn.
+    Errors: `InvalidError` for no triples, for one out of range, or for a row that is not finite.
     """
     for one in asked:
         check_triples("triples", one.triples, store.entity_count, store.relation_count)
         if not len(one.triples):
             raise InvalidError("evaluation: expected at least one triple, found none")
     drawn = dict.fromkeys(candidates for one in asked for candidates in one.candidates)
+    most = max([store.entity_count, *(candidates.count for candidates in drawn)])
     found = [
-        [{side: Ranks.empty(len(one.triples)) for side in SIDES} for _ in one.candidates]
+        [
+            Ranking(
+                _protocol(store, candidates, one, loops=loops),
+                {side: Tally.zeros(len(one.triples), most) for side in SIDES},
+                one.answers is not None,
+            )
+            for candidates in one.candidates
+        ]
         for one in asked
     ]
     with torch.no_grad():
@@ -235,49 +216,32 @@ def rank_together(
         for pieces in groups_of([len(one.triples) for one in asked], group):
             parts = [(asked[part].triples[place], asked[part].answers) for part, place in pieces]
             questions = questions_of(store, model, parts, reciprocal=reciprocal, loops=loops)
-            compared: dict[Candidates, list[_Counted]] = {}
+            compared: dict[Candidates, list[tuple[Questions, Tally]]] = {}
             for (part, place), sides in zip(pieces, questions, strict=True):
-                for candidates, ranks in zip(asked[part].candidates, found[part], strict=True):
+                for candidates, ranking in zip(asked[part].candidates, found[part], strict=True):
                     compared.setdefault(candidates, []).extend(
-                        _Counted(some, Tally(len(some)), ranks[side], place) for side, some in sides
+                        (some, ranking.by_side[side].within(place)) for side, some in sides
                     )
             for candidates, counted in compared.items():
                 blocks = store.blocks() if candidates.kind == "all" else [sampled[candidates]]
                 _count(blocks, counted, after_block)
             # Before the next group's rows are there.
             del questions, compared, counted
-    return [
-        [
-            Ranking(_protocol(store, candidates, one, loops=loops), ranks, one.answers is not None)
-            for candidates, ranks in zip(one.candidates, ranks_of, strict=True)
-        ]
-        for one, ranks_of in zip(asked, found, strict=True)
-    ]
-
-
-class _Counted(NamedTuple):
-    """Questions, what is counted of them, and where their ranks go."""
-
-    questions: Questions
-    tally: Tally
-    ranks: Ranks
-    place: slice
+    return found
 
 
 def _count(
     blocks: Iterable[tuple[Tensor, Tensor]],
-    counted: Sequence[_Counted],
+    counted: Sequence[tuple[Questions, Tally]],
     after_block: Callable[[int], None] | None,
 ) -> None:
-    """Ranks all questions among candidates that come in blocks."""
+    """Compares questions with candidates that come in blocks."""
     for entities, rows in blocks:
         require_finite("entity", entities, rows)
-        for one in counted:
-            one.questions.compare(one.tally, entities, rows)
+        for questions, tally in counted:
+            questions.compare(tally, entities, rows)
         if after_block is not None:
             after_block(len(rows))
-    for one in counted:
-        one.ranks.put(one.place, one.tally.ranks())
 
 
 def _known(triples: Tensor, side: Side) -> KnownTargets:

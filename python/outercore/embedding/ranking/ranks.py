@@ -7,7 +7,7 @@ Scores closer than their rounding are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,39 +28,37 @@ _SCORED = 1 << 12
 """Questions whose own scores are computed together: their queries are copies of their rows."""
 
 
-class Ranks(NamedTuple):
-    """Ranks, float64, and numbers of candidates, int64, [questions] each."""
+class Tally(NamedTuple):
+    """What was counted so far of some questions, among candidates of one kind.
 
-    raw: Tensor
-    raw_candidates: Tensor
-    filtered: Tensor
-    filtered_candidates: Tensor
+    Shapes: int32 [2, questions], raw and filtered; int64 where candidates need it.
+    """
+
+    higher: Tensor
+    not_lower: Tensor
+    compared: Tensor
 
     @classmethod
-    def empty(cls, count: int) -> Ranks:
-        """Room for those of so many questions."""
-        columns = (torch.empty(count, dtype=kind) for kind in (torch.float64, torch.int64) * 2)
-        return cls(*columns)
+    def zeros(cls, count: int, candidates: int) -> Tally:
+        """Nothing, of so many questions with so many candidates at most.
 
-    def put(self, some: slice, ranks: Ranks) -> None:
-        """Takes in those of some questions."""
-        for column, values in zip(self, ranks, strict=True):
-            column[some] = values
+        Memory: 24 bytes a question, which plans count with; twice that for 2^31 candidates.
+        """
+        kind = torch.int32 if candidates < 1 << 31 else torch.int64
+        return cls(*(torch.zeros(2, count, dtype=kind) for _ in cls._fields))
 
+    @classmethod
+    def joined(cls, tallies: Iterable[Tally]) -> Tally:
+        """Those of some questions after those of others."""
+        return cls(*(torch.cat(counts, dim=1) for counts in zip(*tallies, strict=True)))
 
-class Tally:
-    """What was counted so far of some questions, among candidates of one kind."""
+    def within(self, some: slice) -> Tally:
+        """Those of some questions: a view, by which more is counted."""
+        return Tally(*(counts[:, some] for counts in self))
 
-    def __init__(self, count: int) -> None:
-        """Of so many questions. Rows are raw and filtered."""
-        self.higher = torch.zeros(2, count, dtype=torch.int64)
-        self.not_lower = torch.zeros(2, count, dtype=torch.int64)
-        self.compared = torch.zeros(2, count, dtype=torch.int64)
-
-    def ranks(self) -> Ranks:
-        """The ranks, once all candidates are counted."""
-        ranks = 1.0 + (self.higher + self.not_lower).double() / 2.0
-        return Ranks(ranks[0], self.compared[0], ranks[1], self.compared[1])
+    def ranks(self) -> Tensor:
+        """The ranks once all candidates are counted, float64 [2, questions]."""
+        return 1.0 + (self.higher.double() + self.not_lower) / 2.0
 
 
 class Questions:
@@ -140,18 +138,16 @@ class Questions:
         higher = (scores > above.unsqueeze(1)).sum(dim=1, dtype=torch.int32)
         not_lower = (scores >= below.unsqueeze(1)).sum(dim=1, dtype=torch.int32)
         compared = len(rows) - torch.bincount(out.rows, minlength=count)
-        counts = ((tally.higher, higher), (tally.not_lower, not_lower), (tally.compared, compared))
-        for total, all_of_them in counts:
-            total[:, some] += all_of_them.cpu()
+        tally = tally.within(some)
+        for total, counts in zip(tally, (higher, not_lower, compared), strict=True):
+            total += counts.cpu()
         for found in self._known_among(entities, some):
             known = found.to(scores.device)
             of_known = scores[known.rows, known.columns]
-            for total, rows_of_known in (
-                (tally.higher, known.rows[of_known > above[known.rows]]),
-                (tally.not_lower, known.rows[of_known >= below[known.rows]]),
-                (tally.compared, known.rows),
-            ):
-                total[1, some] -= torch.bincount(rows_of_known, minlength=count).cpu()
+            higher = known.rows[of_known > above[known.rows]]
+            not_lower = known.rows[of_known >= below[known.rows]]
+            for total, rows in zip(tally, (higher, not_lower, known.rows), strict=True):
+                total[1] -= torch.bincount(rows, minlength=count).cpu()
 
 
 def questions_of(
