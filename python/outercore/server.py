@@ -7,9 +7,10 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from outercore import _core
+from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import NotFoundError
 
@@ -18,36 +19,47 @@ from outercore.errors import NotFoundError
 class ServerConfig:
     """Where a server listens, and what it takes."""
 
-    host: str = "127.0.0.1"
-    """An address that other machines reach needs `tokens`, `tls_cert` and `tls_key`."""
-    tokens: str | os.PathLike[str] | None = None
-    """File of lines `read TOKEN` or `update TOKEN`. With it every request needs one of these;
-    those of `read` cannot change the graph."""
-    tls_cert: str | os.PathLike[str] | None = None
-    """PEM file with the server's certificate and those that lead to its root; clients speak TLS."""
-    tls_key: str | os.PathLike[str] | None = None
-    """PEM file with the certificate's private key."""
-    port: int = 8100
-    """0 picks a free one."""
-    grpc_port: int | None = None
-    """Port for gRPC, 0 for a free one; none without it."""
-    updates: bool = False
-    """Whether clients may change the graph. The data set is held by this server then."""
-    analyses: str | int | None = None
-    """Budget for algorithms over the whole graph, beside `memory`; none are taken without it."""
-    precision: Literal["float32", "int8"] = "float32"
-    """The numbers in which the network is computed. int8 is compared with float32 at the start."""
-    most_loss: float = 0.5
-    """Most points that int8 may lose; see `Server.loss`."""
-    memory: str | int = "1GiB"
-    threads: int = 0
-    """Threads that sample and compute; 0 means one per core."""
-    queue: int = 256
-    """Requests that may wait; more are refused with status 429."""
-    most_nodes: int = 256
-    """Most nodes of a request."""
-    deadline_ms: int = 1000
-    """Milliseconds that a request may take, waiting included, unless it asks for fewer."""
+    updates: Annotated[bool, Option("Let clients change the graph.")] = False
+    """The data set is held by this server then."""
+    analyses: Annotated[
+        str | int | None,
+        Option("Memory for algorithms over the graph, beside --memory; none without."),
+    ] = None
+    precision: Annotated[
+        Literal["float32", "int8"], Option("Numbers of the network: `float32` or `int8`.")
+    ] = "float32"
+    """int8 is compared with float32 at the start."""
+    most_loss: Annotated[
+        float, Option("Most points that int8 may lose beside float32.", least=0)
+    ] = 0.5
+    """See `Server.loss`."""
+    memory: Annotated[
+        str | int, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True)
+    ] = "1GiB"
+    threads: Annotated[int | None, Option("Threads; all cores by default.")] = None
+    """Those that sample and compute."""
+    host: Annotated[
+        str, Option("Address to listen on; others than loopback need tokens and TLS.")
+    ] = "127.0.0.1"
+    port: Annotated[int, Option("Port; 0 picks a free one.", least=0, most=65535)] = 8100
+    grpc_port: Annotated[
+        int | None, Option("Port for gRPC, too; 0 picks a free one.", least=0, most=65535)
+    ] = None
+    tokens: Annotated[
+        os.PathLike[str] | str | None, Option("File of lines `read TOKEN` or `update TOKEN`.")
+    ] = None
+    """With it every request needs one of these; those of `read` cannot change the graph."""
+    tls_cert: Annotated[os.PathLike[str] | str | None, Option("PEM file of the certificates.")] = (
+        None
+    )
+    """The server's, and those that lead to its root; clients speak TLS."""
+    tls_key: Annotated[os.PathLike[str] | str | None, Option("PEM file of the private key.")] = None
+    queue: Annotated[int, Option("Requests that may wait; more get status 429.", least=1)] = 256
+    most_nodes: Annotated[int, Option("Most nodes of a request.", least=1)] = 256
+    deadline_ms: Annotated[
+        int, Option("Longest time for a request in ms, waiting included.", least=1)
+    ] = 1000
+    """A request may ask for less."""
     reorder: bool = True
     """Whether waiting requests are answered in an order that brings common nodes together (GLIST
     4.2.1). No answer depends on this or on the next two; they are there to be measured."""
@@ -62,7 +74,8 @@ class ServerConfig:
         states = parse_size(self.states, "states") if self.states else self.states
         analyses = None if self.analyses is None else parse_size(self.analyses, "analyses")
         sizes = {"memory": parse_size(self.memory), "states": states, "analyses": analyses}
-        return json.dumps({**self.__dict__, **sizes}, default=os.fspath)
+        told = {**self.__dict__, **sizes, "threads": self.threads or 0}
+        return json.dumps(told, default=os.fspath)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.cli.options import set_parameters
 from outercore.config.fields import Configuration
 from outercore.config.options import Field, fields, parse_settings
 from outercore.errors import InvalidError
@@ -57,9 +58,7 @@ def takes(
             given = taken(kind, values)
             command(**values, given=given)
 
-        ordered = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-        run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in ordered}
+        set_parameters(run, parameters)
         run.configuration = kind  # type: ignore[attr-defined]
         return run
 

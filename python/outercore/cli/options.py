@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from outercore.config.options import Field, fields
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import FarOptions
@@ -27,32 +30,75 @@ def size(option: typer.CallbackParam, text: str | None) -> str | None:
 def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes the fields of a dataclass the options of a command, which gets them as one value.
 
-    A command whose first parameter is `context` gets Typer's, too.
+    A field that is a dataclass itself stands for its fields that have an `Option`; a text in its
+    annotation is their panel in `--help`. A command whose first parameter is `context` gets
+    Typer's, too.
     """
+    own: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    # A base class may stand in another module, where its annotations are names.
+    hints = get_type_hints(kind, include_extras=True)
+    for name, one in inspect.signature(kind).parameters.items():
+        hint = hints[name]
+        inner, *marks = get_args(hint) or [hint]
+        if is_dataclass(inner):
+            groups[name] = inner
+            own += [_parameter(field, *marks) for field in fields(inner)]  # type: ignore[arg-type]
+        else:
+            own.append(one.replace(annotation=hint))
+
+    def build(values: dict[str, Any]) -> Any:
+        for name, group in groups.items():
+            parts = {field.path: values.pop(field.name) for field in fields(group)}
+            values[name] = group(**parts)
+        return kind(**values)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        # A base class may stand in another module, where its annotations are names.
-        hints = get_type_hints(kind, include_extras=True)
-        own = [
-            one.replace(annotation=hints[one.name])
-            for one in inspect.signature(kind).parameters.values()
-        ]
         wants_context = "context" in inspect.signature(command).parameters
 
         @functools.wraps(command)
         def run(context: typer.Context, **values: Any) -> None:
-            given = kind(**values)
+            with named(context, {name: name for name in values}):
+                given = build(values)
             command(context, given) if wants_context else command(given)
 
         context = inspect.Parameter(
             "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
         )
-        ordered = [context, *(one.replace(kind=context.kind) for one in own)]
-        run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in ordered}
+        set_parameters(run, [context, *own])
         return run
 
     return decorate
+
+
+def set_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
+    """Has Typer read these parameters instead of the command's own."""
+    ordered = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in ordered}
+
+
+def _parameter(field: Field, panel: str | None = None) -> inspect.Parameter:
+    """A field of a dataclass as an option; what is no number, flag or path is text."""
+    option, flag = field.option, f"--{field.name}".replace("_", "-")
+    described = typer.Option(
+        *([f"{flag}/{option.off}"] if option.off else []),
+        # A flag that is off can only be turned on.
+        *([flag] if field.default is False else []),
+        help=option.help,
+        min=option.least,
+        max=option.most,
+        callback=size if option.size else None,
+        rich_help_panel=panel,
+    )
+    kind: Any = field.type if field.type in (int, float, bool) else str
+    if field.type == os.PathLike[str]:
+        kind = Path
+    if field.default is None:
+        kind |= None
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    annotation = Annotated[kind, described]
+    return inspect.Parameter(field.name, keyword, default=field.default, annotation=annotation)
 
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]

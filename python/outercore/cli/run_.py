@@ -96,9 +96,7 @@ def _algorithm(**helps: str) -> Callable[[Callable[[], None]], None]:
         own = [_option(one, {**_HELP, **helps}[one.name]) for one in taken]
         given = inspect.Parameter("given", inspect.Parameter.KEYWORD_ONLY)
         config = given.replace(name="config", default=None, annotation=config_options.ConfigFile)
-        command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [one.replace(kind=given.kind) for one in (data_set, *own, config, *shared, given)]
-        )
+        options.set_parameters(command, [data_set, *own, config, *shared, given])
         # The core's options come after those of the algorithm.
         complete = config_options.takes(RunConfig, after=[data_set, *own][-1].name)(command)
         algorithms.command(name.replace("_", "-"), no_args_is_help=True)(complete)

@@ -28,49 +28,7 @@ class _Options:
         Path,
         typer.Option(help="Run of `outercore train`; its name is the model's.", show_default=False),
     ]
-    updates: Annotated[bool, typer.Option("--updates", help="Let clients change the graph.")] = (
-        False
-    )
-    analyses: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory for algorithms over the graph, beside --memory; none without.",
-            show_default=False,
-        ),
-    ] = None
-    precision: Annotated[str, typer.Option(help="Numbers of the network: `float32` or `int8`.")] = (
-        "float32"
-    )
-    most_loss: Annotated[
-        float, typer.Option(min=0, help="Most points that int8 may lose beside float32.")
-    ] = 0.5
-    memory: options.Memory = "1GiB"
-    threads: options.Workers = None
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; others than loopback need tokens and TLS.")
-    ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8100
-    grpc_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Port for gRPC, too; 0 picks a free one."),
-    ] = None
-    tokens: Annotated[
-        Path | None,
-        typer.Option(help="File of lines `read TOKEN` or `update TOKEN`.", show_default=False),
-    ] = None
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="PEM file of the certificates.", show_default=False)
-    ] = None
-    tls_key: Annotated[
-        Path | None, typer.Option(help="PEM file of the private key.", show_default=False)
-    ] = None
-    queue: Annotated[
-        int, typer.Option(min=1, help="Requests that may wait; more get status 429.")
-    ] = 256
-    most_nodes: Annotated[int, typer.Option(min=1, help="Most nodes of a request.")] = 256
-    deadline_ms: Annotated[
-        int, typer.Option(min=1, help="Longest time for a request in ms, waiting included.")
-    ] = 1000
+    config: ServerConfig
     json: options.Json = False
 
 
@@ -88,26 +46,9 @@ def serve(given: _Options) -> None:
         curl -s localhost:8100/v2/models/first/infer -d '{"inputs":[{"name":"node_ids",
         "datatype":"INT64","shape":[2],"data":[7,9]}]}'
     """
-    config = ServerConfig(
-        host=given.host,
-        port=given.port,
-        grpc_port=given.grpc_port,
-        tokens=given.tokens,
-        tls_cert=given.tls_cert,
-        tls_key=given.tls_key,
-        updates=given.updates,
-        analyses=given.analyses,
-        precision=given.precision,  # type: ignore[arg-type]
-        most_loss=given.most_loss,
-        memory=given.memory,
-        threads=given.threads or 0,
-        queue=given.queue,
-        most_nodes=given.most_nodes,
-        deadline_ms=given.deadline_ms,
-    )
     tell = _json if given.json else _text
-    with stop_on_signals() as stop, Server(given.data_set, given.model, config) as server:
-        tell("ready", **_described(server, config))
+    with stop_on_signals() as stop, Server(given.data_set, given.model, given.config) as server:
+        tell("ready", **_described(server, given.config))
         if server.notice:
             tell("notice", text=server.notice)
         while not stop.wait(_LOOK_S) and not server.ended:

@@ -40,6 +40,11 @@ class Option:
     """Whether the value is a number of bytes, such as `8GiB`."""
     common: bool = False
     """Whether the command line has an option for it; other fields are set by `--set`."""
+    off: str = ""
+    """What the command line has for `false`, such as `--directed`."""
+    least: float | None = None
+    """The command line refuses numbers below, and those above `most`."""
+    most: float | None = None
 
 
 @dataclass(frozen=True)
