@@ -24,6 +24,7 @@ from outercore.embedding.ranking.evaluate import (
     evaluate,
     rank_together,
 )
+from outercore.embedding.ranking.known import sided
 from outercore.embedding.ranking.ranks import SIDES
 from outercore.embedding.store import MemoryStore
 from outercore.errors import InvalidError
@@ -195,7 +196,8 @@ def test_parts_and_kinds_of_candidates_are_ranked_in_the_same_passes(group: int)
     parts = [random_triples(count, seed) for seed, count in ((3, 30), (5, 15))]
     kinds = [[every, drawn], [every]]
     known = [store.triples, *parts]
-    answers = {side: evaluation._known(torch.cat(known), side) for side in SIDES}
+    columns = torch.cat(known).unbind(1)
+    answers = {side: negatives.KnownTargets(*sided(columns, side)) for side in SIDES}
     store.__class__ = Read
     found = rank_together(
         store,

@@ -176,7 +176,8 @@ def test_triples_are_read_while_others_are_trained_as_far_as_the_device_can() ->
     assert not placement.in_memory
     assert not placement.keeps_triples(size)
     for bandwidth, waits in ((1e9, False), (1e7, True)):
-        for one in compare_orders(chosen, size, placement, 1e6, bandwidth, 1e9):
+        rates = {"triples_per_second": 1e6, "read_bandwidth": bandwidth, "write_bandwidth": 1e9}
+        for one in compare_orders(chosen, size, placement, rates)[0]:
             read = one["bytes_of_triples"] / bandwidth
             assert read > 0.2
             trained = one["compute_seconds"] + one["stall_seconds"]
@@ -334,11 +335,11 @@ def test_known_answers_are_collected_without_a_second_copy() -> None:
     chunk = np.tile(asked, (1000, 1))
     found = KnownAnswers(asked[:, 0], asked[:, 1], 40, 3)
     for _ in range(1000):
-        found.count(*chunk.T)
+        found.count(chunk.T)
     assert found.counted == 1_000_000
     tracemalloc.start()
     for _ in range(1000):
-        found.add(*chunk.T)
+        found.add(chunk.T)
     keys, starts, answers = found.finish()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -353,10 +354,10 @@ def known_answers(
     """The answers by question."""
     known = KnownAnswers(asked[:, 0], asked[:, 1], entities, relations)
     for chunk in chunks:
-        known.count(*chunk.T)
+        known.count(chunk.T)
     assert known.counted <= sum(map(len, chunks))
     for chunk in chunks:
-        known.add(*chunk.T)
+        known.add(chunk.T)
     keys, starts, answers = known.finish()
     assert answers.dtype == np.int32
     pieces = np.split(answers, starts[1:-1]) if len(keys) else []

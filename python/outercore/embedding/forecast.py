@@ -147,12 +147,8 @@ def forecast(
         }
     if placement.in_memory:
         return {**planned, "ranking": _ranking(config, data, size, placement, rates)}
-    read_bandwidth, write_bandwidth = _device(
-        Path(graph.root), read_bandwidth, write_bandwidth, rates
-    )
-    orders = compare_orders(
-        config, size, placement, triples_per_second, read_bandwidth, write_bandwidth
-    )
+    _measure_device(Path(graph.root), read_bandwidth, write_bandwidth, rates)
+    orders, missing = compare_orders(config, size, placement, rates)
     chosen = next(one for one in orders if one["chosen"])
     return {
         **planned,
@@ -164,7 +160,7 @@ def forecast(
         "order": config.budget.order,
         "walks": asdict(walks_of(config, placement)),
         "orders": orders,
-        "no_orders": missing_orders(config, placement),
+        "no_orders": missing,
         "warning": quality_warning(size, placement),
     }
 
@@ -229,23 +225,17 @@ def _ranking(
 
 
 def compare_orders(
-    config: EmbedConfig,
-    size: Size,
-    placement: Placement,
-    triples_per_second: float,
-    read_bandwidth: float,
-    write_bandwidth: float,
-) -> list[dict[str, Any]]:
-    """Every order that there is for these partitions and slots, with every way to swap.
+    config: EmbedConfig, size: Size, placement: Placement, rates: Mapping[str, float]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Every order that there is for these partitions and slots, with every way to swap; and of the
+    other kinds, why there is none.
 
-    Rates in triples and bytes a second. An epoch takes at least as long as the device does for
-    swaps and triples together.
+    An epoch takes at least as long as the device does for swaps and triples together.
     """
-    found = []
+    found: list[dict[str, Any]] = []
+    missing: dict[str, str] = {}
     for kind in ORDER_KINDS:
-        for spare in (False, True):
-            if placement.slots < (3 if spare else 2):
-                continue
+        for spare in (False, True) if placement.slots > 2 else (False,):
             try:
                 order = partition_order(
                     kind,
@@ -254,23 +244,25 @@ def compare_orders(
                     spare=spare,
                     seed=config.run.seed,
                 )
-            except InvalidError:
+            except InvalidError as reason:
                 # Legend's is for three slots, COVER's for powers.
+                if not spare:
+                    missing[kind] = str(reason).partition("\nhint: ")[0]
                 continue
             for swap in ("spare-slot",) if spare else ("in-place", "in-turn"):
                 plan = order.plan(
                     nodes=size.entities,
                     row_bytes=row_bytes(config),
                     edges=size.triples,
-                    seconds_per_edge=1.0 / triples_per_second,
-                    read_bandwidth=read_bandwidth,
-                    write_bandwidth=write_bandwidth,
+                    seconds_per_edge=1.0 / rates["triples_per_second"],
+                    read_bandwidth=rates["read_bandwidth"],
+                    write_bandwidth=rates["write_bandwidth"],
                     walks=replace(walks_of(config, placement), in_turn=swap == "in-turn"),
                     partition_bytes=placement.partition_bytes,
                 )
                 # Where not all triples stay in memory, those of the next state are read meanwhile.
                 read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
-                device_seconds = plan.swap_seconds + read / read_bandwidth
+                device_seconds = plan.swap_seconds + read / rates["read_bandwidth"]
                 found.append(
                     {
                         **asdict(plan),
@@ -280,32 +272,16 @@ def compare_orders(
                         "chosen": kind == config.budget.order and swap == placement.swap,
                     }
                 )
-    return found
+    return found, missing
 
 
-def missing_orders(config: EmbedConfig, placement: Placement) -> dict[str, str]:
-    """Why there is no order of a kind for these partitions and slots, by kind."""
-    found: dict[str, str] = {}
-    for kind in ORDER_KINDS:
-        try:
-            partition_order(
-                kind,
-                partitions=placement.partitions,
-                slots=placement.slots,
-                seed=config.run.seed,
-            )
-        except InvalidError as reason:
-            found[kind] = str(reason).partition("\nhint: ")[0]
-    return found
-
-
-def _device(
+def _measure_device(
     directory: Path,
     read_bandwidth: float | None,
     write_bandwidth: float | None,
     rates: dict[str, Any],
-) -> tuple[float, float]:
-    """Bandwidths as given, as probed, or as measured now."""
+) -> None:
+    """Adds bandwidths to the rates as given, as probed, or as measured now."""
     from outercore.embedding import rates as measured
 
     if read_bandwidth is None:
@@ -318,4 +294,3 @@ def _device(
             write_bandwidth = write
             rates["write_measured"] = True
     rates["read_bandwidth"], rates["write_bandwidth"] = read_bandwidth, write_bandwidth
-    return read_bandwidth, write_bandwidth

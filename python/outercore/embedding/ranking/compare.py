@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outercore.embedding.ranking.assess import ranks
 from outercore.errors import InvalidError
@@ -75,22 +74,15 @@ def compare(
             f"`{first.root}` ranks {found.protocol}; `{other.root}` ranks {others.protocol}\n"
             "hint: give both the same `--candidates`"
         )
-    return _compared(found.protocol, found.reciprocal, others.reciprocal)
-
-
-def _compared(
-    protocol: str, found: NDArray[np.float64], others: NDArray[np.float64]
-) -> PairedComparison:
-    gained = (others - found).mean(axis=1)
+    gained = (others.reciprocal - found.reciprocal).mean(axis=1)
     count = len(gained)
-    error = float(gained.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf
     return PairedComparison(
-        protocol=protocol,
+        protocol=found.protocol,
         triples=count,
-        mrr=float(found.mean()),
-        other_mrr=float(others.mean()),
+        mrr=float(found.reciprocal.mean()),
+        other_mrr=float(others.reciprocal.mean()),
         difference=float(gained.mean()),
-        error=error,
+        error=float(gained.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf,
         better=float((gained > 0).mean()),
         worse=float((gained < 0).mean()),
     )

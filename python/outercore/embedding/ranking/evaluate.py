@@ -18,6 +18,7 @@ from torch import Tensor
 from outercore.embedding.models import Model, Side
 from outercore.embedding.negatives import KnownTargets
 from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.ranking.known import sided
 from outercore.embedding.ranking.passes import groups_of
 from outercore.embedding.ranking.ranks import (
     SIDES,
@@ -151,7 +152,7 @@ def evaluate(
     answers = None
     if known:
         every = torch.cat(list(known))
-        answers = {side: _known(every, side) for side in SIDES}
+        answers = {side: KnownTargets(*sided(every.unbind(1), side)) for side in SIDES}
     asked = Asked(triples, (candidates or Candidates(),), answers)
     [[found]] = rank_together(store, model, [asked], **options)
     return found.evaluation()
@@ -242,13 +243,6 @@ def _count(
             questions.compare(tally, entities, rows)
         if after_block is not None:
             after_block(len(rows))
-
-
-def _known(triples: Tensor, side: Side) -> KnownTargets:
-    heads, relations, tails = triples.unbind(1)
-    if side == "tail":
-        return KnownTargets(heads, relations, tails)
-    return KnownTargets(tails, relations, heads)
 
 
 def _sample(

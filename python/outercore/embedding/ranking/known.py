@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 
+if TYPE_CHECKING:
+    from outercore.embedding.models import Side
+
 _PIECE = 1 << 16
 """Triples, or answers, that are worked on at a time: however many a question has."""
 _SIEVE = 1 << 18
 """Places of a sieve that most other questions fall through; as many bytes, for a core's cache."""
+
+
+Columns: TypeAlias = "NDArray[np.int64] | tuple[NDArray[np.int64], ...]"
+"""Anchors, relations and targets of triples, int64 [triples] each."""
+
+
+def sided(columns: Any, side: Side) -> Any:
+    """Anchors, relations and targets of heads, relations and tails where one end is asked for."""
+    return columns if side == "tail" else columns[::-1]
 
 
 class KnownAnswers:
@@ -50,14 +62,9 @@ class KnownAnswers:
         self._starts = np.zeros(len(self._keys) + 1, np.int64)
         self._answers: NDArray[Any] | None = None
 
-    def count(
-        self,
-        anchors: NDArray[np.int64],
-        relations: NDArray[np.int64],
-        targets: NDArray[np.int64],
-    ) -> None:
+    def count(self, triples: Columns) -> None:
         """Counts the answers among some triples."""
-        for questions, _ in self._matches(anchors, relations, targets):
+        for questions, _ in self._matches(triples):
             np.add.at(self._starts, questions + 1, 1)
 
     @property
@@ -65,19 +72,14 @@ class KnownAnswers:
         """How many answers were counted; one that stands twice is two."""
         return int(self._starts.sum())
 
-    def add(
-        self,
-        anchors: NDArray[np.int64],
-        relations: NDArray[np.int64],
-        targets: NDArray[np.int64],
-    ) -> None:
+    def add(self, triples: Columns) -> None:
         """Keeps the answers among some triples, once all of them are counted."""
         if self._answers is None:
             self._answers = np.empty(self.counted, self._kept_as)
             places = self._starts[1:]
             places[1:] = np.cumsum(places[:-1])
             places[:1] = 0
-        for questions, found in self._matches(anchors, relations, targets):
+        for questions, found in self._matches(triples):
             order = np.argsort(questions, kind="stable")
             asked, first, counts = np.unique(
                 questions[order], return_index=True, return_counts=True
@@ -113,13 +115,9 @@ class KnownAnswers:
         starts[ends] = kept
         return self._keys, starts, answers[:kept]
 
-    def _matches(
-        self,
-        anchors: NDArray[np.int64],
-        relations: NDArray[np.int64],
-        targets: NDArray[np.int64],
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def _matches(self, triples: Columns) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Questions by place, and answers to them, of a piece of the triples at a time."""
+        anchors, relations, targets = triples
         if not len(self._keys):
             return
         for start in range(0, len(anchors), _PIECE):

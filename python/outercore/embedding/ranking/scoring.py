@@ -19,12 +19,12 @@ from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.evaluate import (
     Asked,
     Candidates,
-    Evaluation,
     Ranking,
     rank_together,
 )
-from outercore.embedding.ranking.known import KnownAnswers
+from outercore.embedding.ranking.known import KnownAnswers, sided
 from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
+from outercore.embedding.ranking.ranks import SIDES
 from outercore.embedding.store import Store
 from outercore.runs.stop import StopRequest
 from outercore.triples import fill
@@ -125,19 +125,16 @@ def count_answers(
 
     Cost: one read of all triples, and 32 bytes a triple that is held out.
     """
-    known: Answers = {}
-    for held in held_out:
-        heads, relations, tails = held.triples.numpy().T
-        counts = data.entities, data.relations
-        known[held.part] = {
-            "tail": KnownAnswers(heads, relations, *counts),
-            "head": KnownAnswers(tails, relations, *counts),
-        }
+
+    def answers_to(held: HeldOut, side: Side) -> KnownAnswers:
+        anchors, relations, _ = sided(held.triples.numpy().T, side)
+        return KnownAnswers(anchors, relations, data.entities, data.relations)
+
+    known = {held.part: {side: answers_to(held, side) for side in SIDES} for held in held_out}
     for chunk in data.answers("count true answers", told):
-        heads, relations, tails = chunk.T
         for sides in known.values():
-            sides["tail"].count(heads, relations, tails)
-            sides["head"].count(tails, relations, heads)
+            for side, answers in sides.items():
+                answers.count(sided(chunk.T, side))
     return known
 
 
@@ -185,10 +182,9 @@ class Scoring:
         Cost: 4 bytes an answer, 8 where ids are long.
         """
         for chunk in chunks:
-            heads, relations, tails = chunk.T
             for sides in known.values():
-                sides["tail"].add(heads, relations, tails)
-                sides["head"].add(tails, relations, heads)
+                for side, answers in sides.items():
+                    answers.add(sided(chunk.T, side))
         self._known = {
             part: {side: self._targets(one) for side, one in sides.items()}
             for part, sides in known.items()
@@ -217,10 +213,14 @@ class Scoring:
             return []
         among = dict.fromkeys(_AMONG[kind] for some in kinds.values() for kind in some)
         found = self._rank(kinds, f"{' and '.join(kinds)}, among {' and '.join(among)}")
-        return [
-            described(ranking.evaluation(), part, kind)
+        figures = [
+            (part, kind, ranking.evaluation())
             for part, rankings in found.items()
             for kind, ranking in rankings.items()
+        ]
+        return [
+            {"part": part, "candidates": kind, "mrr": one.mrr, **asdict(one)}
+            for part, kind, one in figures
         ]
 
     def ranking(self, part: Part, title: str) -> Ranking:
@@ -293,8 +293,3 @@ _AMONG: dict[CandidateKind, str] = {
     "uniform": "entities drawn uniformly",
     "degree": "entities drawn by degree",
 }
-
-
-def described(evaluation: Evaluation, part: Part, kind: CandidateKind) -> dict[str, Any]:
-    """An evaluation as plain JSON values."""
-    return {"part": part, "candidates": kind, "mrr": evaluation.mrr, **asdict(evaluation)}

@@ -45,9 +45,9 @@ class Answers:
         anchors, others, _ = asked(questions)
         known = KnownAnswers(anchors, others, embedding.num_entities, scale)
         for triples in _triples(embedding.graph):
-            known.count(*asked(triples))
+            known.count(asked(triples))
         for triples in _triples(embedding.graph):
-            known.add(*asked(triples))
+            known.add(asked(triples))
         keys, self._starts, self._answers = known.finish()
         self._places = np.searchsorted(keys, anchors * scale + others)
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.config.sizes import format_size
-
-if TYPE_CHECKING:
-    from outercore.embedding.use.embedding import Embedding
+from outercore.embedding.use.embedding import Embedding
 
 
 @dataclass(frozen=True)
@@ -43,23 +41,19 @@ class EmbedResult:
                     return float(one["mrr"])
         return None
 
-    @cached_property
+    @property
     def entities(self) -> NDArray[np.float32]:
         """The entities' rows by id, mapped: float32 [entities, width]."""
-        rows: NDArray[np.float32] = np.load(self.run / "entities.npy", mmap_mode="r")
-        return rows
+        return self.embedding.entities
 
-    @cached_property
+    @property
     def relations(self) -> NDArray[np.float32]:
-        """The relations' rows, mapped; the second half are the reciprocal ones, if there are."""
-        rows: NDArray[np.float32] = np.load(self.run / "relations.npy", mmap_mode="r")
-        return rows
+        """The relations' rows; the second half are the reciprocal ones, if there are."""
+        return self.embedding.relations
 
     @cached_property
     def embedding(self) -> Embedding:
         """The same with names, neighbours and predictions."""
-        from outercore.embedding.use.embedding import Embedding
-
         return Embedding.open(self.run)
 
     def __repr__(self) -> str:
