@@ -96,7 +96,8 @@ def test_a_child_that_does_not_listen_is_killed(endless: list[Child]) -> None:
     child = endless[0]
     started(child)
     os.kill(child._process.pid, signal.SIGSTOP)
-    assert child.stop(0.1) == -signal.SIGKILL
+    child.ask_to_stop()
+    assert child.end(0.1) == -signal.SIGKILL
 
 
 def test_a_child_ends_when_its_parent_is_killed(data_set: Path, tmp_path: Path) -> None:

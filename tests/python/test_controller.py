@@ -261,8 +261,8 @@ def test_times_between_measured_threads_lie_on_a_line_and_below_the_least_divide
 def test_the_best_settings_are_those_of_most_points() -> None:
     points = [
         *(point(1, ratio, 10.0) for ratio in (0.0, 0.5, 1.0)),
-        *(point(1, ratio, 8.0, partition_log2=14) for ratio in (0.0, 0.5, 1.0)),
-        point(1, 0.0, 9.0, partition_log2=16),
+        *(point(1, ratio, 8.0, settings=Settings(partition_log2=14)) for ratio in (0.0, 0.5, 1.0)),
+        point(1, 0.0, 9.0, settings=Settings(partition_log2=16)),
     ]
     profile = Table(points).profile("bfs", GRAPH, "disk")
     assert profile is not None
@@ -318,7 +318,9 @@ def test_distance_is_symmetric_and_nothing_to_itself(one: GraphShape, other: Gra
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    table = Table((point(1, 0.0, 1.0), point(2, 0.5, 2.0, queue_length=8)), {"cores": 2})
+    table = Table(
+        (point(1, 0.0, 1.0), point(2, 0.5, 2.0, settings=Settings(queue_length=8))), {"cores": 2}
+    )
     store(tmp_path / "new" / "t.json", table)
     assert load_table(tmp_path / "new" / "t.json") == table
 

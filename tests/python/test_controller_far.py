@@ -16,7 +16,7 @@ import outercore as oc
 from far_server import FarServer
 from outercore.cli.jobs import parse
 from outercore.scheduling.config import TuneConfig
-from outercore.scheduling.decide import Table
+from outercore.scheduling.decide import Settings, Table
 from outercore.scheduling.launch import run_jobs
 from outercore.scheduling.machine import Machine
 from outercore.scheduling.measure import tune
@@ -55,7 +55,7 @@ def test_far_ratios_and_queue_lengths_are_measured_through_a_memory_server(
     assert (printed["measured"], printed["left_out"]) == (4, [])
     points = printed["algorithms"]["wcc"]["measurements"]
     assert {point["medium"] for point in points} == {"unix"}
-    assert sorted({point["queue_length"] for point in points}) == [4, 32]
+    assert sorted({point["settings"]["queue_length"] for point in points}) == [4, 32]
     # Rounded up to whole segments.
     near, far = sorted(points[:2], key=lambda point: point["far_ratio"])
     assert 0.3 <= near["far_ratio"] < 0.4
@@ -101,7 +101,7 @@ def test_the_best_queue_length_of_the_table_is_used(
         queue_lengths=(5,),
     )
     measured = tune(data_set, config, tmp_path / "t.json").table.measurements[0]
-    slower = replace(measured, seconds=measured.seconds * 2, queue_length=7)
+    slower = replace(measured, seconds=measured.seconds * 2, settings=Settings(queue_length=7))
     request = parse("job", ["run", "wcc", str(data_set), *server.settings(path="far")])
     states = run_jobs([request], Table((slower, measured)), tmp_path / "out", Machine())
     assert states[0].status == "done", states[0].error

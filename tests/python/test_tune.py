@@ -58,15 +58,14 @@ def test_the_least_budget_is_found_by_halving(least: int, most: int) -> None:
 def test_the_budget_of_a_far_ratio_keeps_the_rest_in_memory(data_set: Path) -> None:
     work, before = Work("wcc", data_set), 0
     for ratio in (1.0, 0.6, 0.3, 0.0):
-        found = local_budget(work, ratio, most=1 << 30, threads=1)
-        assert found is not None
-        budget, reached = found
+        budget, reached = local_budget(work, ratio, 1, most=1 << 30)
         planned = analytics.plan("wcc", data_set, memory=budget, threads=1)
         assert planned["bytes_per_pass"] <= ratio * planned["bytes_first_pass"]
         assert reached <= ratio
         assert budget >= before
         before = budget
-    assert local_budget(work, 0.0, most=1 << 20) is None
+    with pytest.raises(InvalidError, match=r"far ratio 0 takes more memory than the 1\.0 MiB"):
+        local_budget(work, 0.0, 1, most=1 << 20)
 
 
 def test_the_shape_of_a_graph_is_that_of_its_in_degrees(
@@ -86,7 +85,7 @@ def test_the_shape_of_a_graph_is_that_of_its_in_degrees(
 def test_points_of_one_grid_follow_each_other() -> None:
     config = TuneConfig(partitions=(14, 12), threads=(1,), far_ratios=(1.0, 0.0, 1.0))
     points = config.points(GraphShape(10, 20, 0.5))
-    assert [(one.partition_log2, one.algorithm, one.far_ratio) for one in points] == [
+    assert [(one.settings.partition_log2, one.algorithm, one.far_ratio) for one in points] == [
         (partition, algorithm, ratio)
         for partition in (14, 12)
         for algorithm in ("bfs", "pagerank")
@@ -145,7 +144,7 @@ def test_other_partition_sizes_are_measured_beside_the_data_set_which_stays_as_i
     config = TuneConfig(algorithms=("wcc",), threads=(1,), far_ratios=(1.0,), repeat=1)
     tune(data_set, config, tmp_path / "t.json")
     tuned = tune(data_set, replace(config, partitions=(10,)), tmp_path / "t.json")
-    assert {one.partition_log2 for one in tuned.table.measurements} == {None, 10}
+    assert {one.settings.partition_log2 for one in tuned.table.measurements} == {None, 10}
     assert (data_set / "graph.json").read_bytes() == before
     assert [path.name for path in data_set.parent.iterdir()] == ["graph"]
     profile = tuned.profiles()["wcc"]
@@ -158,7 +157,7 @@ def test_points_that_need_too_much_memory_are_left_out(data_set: Path, outcome: 
         *("--memory", "1MiB", "--out", "t.json"),
     )
     assert (code, out) == (1, "")
-    assert "note: left out: wcc, 1 threads, far ratio 0: needs more than it may have" in err
+    assert "note: left out: wcc, 1 threads, far ratio 0: far ratio 0 takes more memory" in err
     assert "error: nothing could be measured" in err
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from outercore.scheduling.needs import Request
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_COLUMNS = ("threads", "memory", "far_ratio", "seconds", "peak_memory")
 FAILED = 1
 
 
@@ -156,7 +157,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
     # Where jumps lead does not change what memory is divided into.
     chosen.pop("personalization", None)
     return Request(
-        name=name if name else function.__name__,
+        name=name,
         words=tuple(words),
         algorithm=function.__name__,
         data_set=Path(job.data_set),
@@ -234,18 +235,11 @@ def _print(states: Sequence[JobState], directory: Path) -> None:
     table = RichTable(box=box.SIMPLE_HEAD)
     for head in ("job", "status"):
         table.add_column(head, no_wrap=True)
-    for head in ("threads", "memory", "far ratio", "seconds", "peak"):
-        table.add_column(head, justify="right", no_wrap=True)
+    for name in _COLUMNS:
+        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
     for state in states:
-        table.add_row(
-            state.name,
-            state.status,
-            "-" if state.threads is None else f"{state.threads}",
-            "-" if state.memory is None else format_size(state.memory),
-            "-" if state.far_ratio is None else f"{state.far_ratio:.2f}",
-            "-" if state.seconds is None else f"{state.seconds:.3g}",
-            "-" if state.peak_memory is None else format_size(state.peak_memory),
-        )
+        cells = (console.shown(name, getattr(state, name)) for name in _COLUMNS)
+        table.add_row(state.name, state.status, *cells)
     console.columns(table)
     for state in states:
         for note in [*state.notes, *([state.error] if state.error else [])]:

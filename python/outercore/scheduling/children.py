@@ -83,17 +83,12 @@ class Child:
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self.stop()
+            stop_all([self])
             raise TimeoutError(f"took longer than {seconds:g} s") from None
 
     def ask_to_stop(self) -> None:
         """Like Ctrl-C: it ends soon, and cleanly."""
         self._process.send_signal(signal.SIGINT)
-
-    def stop(self, grace_s: float = GRACE_S) -> int:
-        """Asks it to stop, kills it where it does not; returns its exit code."""
-        self.ask_to_stop()
-        return self.end(grace_s)
 
     def end(self, grace_s: float) -> int:
         """Kills it where it does not end by itself; returns its exit code."""
@@ -106,7 +101,7 @@ class Child:
     def close(self) -> None:
         """Gives the descriptor back; ends the process where it still runs."""
         if self.code is None:
-            self.stop()
+            stop_all([self])
         if self._ended >= 0:
             os.close(self._ended)
             self._ended = -1

@@ -14,7 +14,7 @@ from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import FarOptions
-from outercore.scheduling.decide import GraphShape, Medium, Point
+from outercore.scheduling.decide import GraphShape, Medium, Point, Settings
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,17 @@ class TuneConfig(Configuration):
 
     def points(self, graph: GraphShape) -> list[Point]:
         """Every combination, those of one grid together."""
+        cores = len(os.sched_getaffinity(0))
         chosen = itertools.product(
             self.partitions or (None,),
             self.algorithms,
             self.queue_lengths or (None,),
-            sorted(self.threads or _powers_up_to(len(os.sched_getaffinity(0)))),
+            sorted(self.threads or {*(1 << power for power in range(cores.bit_length())), cores}),
             sorted(self.far_ratios),
         )
         medium = medium_of(self.far)
         return [
-            Point(name, graph, medium, threads, ratio, partition_log2=size, queue_length=length)
+            Point(name, graph, medium, threads, ratio, settings=Settings(size, length))
             for size, name, length, threads, ratio in dict.fromkeys(chosen)
         ]
 
@@ -89,8 +90,3 @@ def medium_of(far: FarOptions | None) -> Medium:
         return "disk"
     scheme = far.address.partition(":")[0]
     return "unix" if scheme == "unix" else "fabric" if scheme == "fabric" else "tcp"
-
-
-def _powers_up_to(cores: int) -> set[int]:
-    """1, 2, 4, … and all cores."""
-    return {*(1 << power for power in range(cores.bit_length())), cores}

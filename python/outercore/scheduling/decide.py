@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -80,7 +81,9 @@ class Settings:
     """What is set once for an algorithm and a graph class."""
 
     partition_log2: int | None = None
+    """Nodes of a partition as a power of two; `None` for the data set's own grid."""
     queue_length: int | None = None
+    """Transfers in flight in each queue to the memory server; `None` for the default."""
 
     def __str__(self) -> str:
         words = [] if self.partition_log2 is None else [f"2^{self.partition_log2} nodes"]
@@ -103,10 +106,7 @@ class Point:
     threads: int
     far_ratio: float
     """Share of the bytes of edges that are not kept in local memory."""
-    partition_log2: int | None = field(default=None, kw_only=True)
-    """Nodes of a partition as a power of two; `None` for the data set's own grid."""
-    queue_length: int | None = field(default=None, kw_only=True)
-    """Transfers in flight in each queue to the memory server; `None` for the default."""
+    settings: Settings = field(default=Settings(), kw_only=True)
 
     def __post_init__(self) -> None:
         within("threads", self.threads, 1, None)
@@ -115,11 +115,6 @@ class Point:
     def __str__(self) -> str:
         text = f"{self.algorithm}, {self.threads} threads, far ratio {self.far_ratio:g}"
         return text if self.settings == Settings() else f"{text}, {self.settings}"
-
-    @property
-    def settings(self) -> Settings:
-        """What is set besides threads and far ratio."""
-        return Settings(self.partition_log2, self.queue_length)
 
 
 @dataclass(frozen=True)
@@ -259,14 +254,13 @@ def turning_point(curve: Sequence[tuple[float, float]], slack: float = SLACK) ->
     ratios = [ratio for ratio, _ in points]
     seconds = _never_falling([taken for _, taken in points])
     limit = (1 + slack) * seconds[0]
-    for place in range(1, len(points)):
-        if seconds[place] > limit:
-            rise = seconds[place] - seconds[place - 1]
-            within = (limit - seconds[place - 1]) / rise
-            reached = ratios[place - 1] + within * (ratios[place] - ratios[place - 1])
-            # Rounded down: no digit more than the measurements carry, and within the slack.
-            return max(ratios[place - 1], math.floor(reached * 1000 + 1e-6) / 1000)
-    return ratios[-1]
+    if seconds[-1] <= limit:
+        return ratios[-1]
+    beyond = bisect_right(seconds, limit)
+    around = slice(beyond - 1, beyond + 1)
+    reached = float(np.interp(limit, seconds[around], ratios[around]))
+    # Rounded down: no digit more than the measurements carry, and within the slack.
+    return max(ratios[beyond - 1], math.floor(reached * 1000 + 1e-6) / 1000)
 
 
 @dataclass(frozen=True)

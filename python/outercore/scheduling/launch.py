@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.runs import record as records
 from outercore.runs.lock import only_one
 from outercore.scheduling.children import Child, stop_all, terminate_like_interrupt
-from outercore.scheduling.decide import GraphShape, Launch, Table, allocate
+from outercore.scheduling.decide import Launch, Table, allocate
 from outercore.scheduling.files import load, store
 from outercore.scheduling.machine import Machine
 from outercore.scheduling.needs import Estimate, Request, estimate
@@ -53,19 +53,11 @@ class JobState:
     """Directory of the run, where there is something to read or to resume."""
     notes: tuple[str, ...] = ()
 
-    def is_done(self, request: Request) -> bool:
-        """Whether the request was carried out as it is, and its record is there."""
-        if self.status != "done" or self.words != request.words or self.record is None:
-            return False
-        return (Path(self.record) / records.FILE).exists()
-
-    def checkpoint_of(self, request: Request) -> Path | None:
-        """The run to resume: that of the request as it is, stopped after a checkpoint."""
-        stopped = self.status in ("running", "stopped")
-        if not stopped or self.words != request.words or self.record is None:
+    def run_of(self, request: Request) -> AnalysisDirectory | None:
+        """The run of the request as it is; `None` where it has changed, or its run failed."""
+        if self.record is None or self.words != request.words:
             return None
-        run = AnalysisDirectory(Path(self.record))
-        return run.path if run.begun else None
+        return AnalysisDirectory(Path(self.record))
 
 
 @dataclass(frozen=True)
@@ -106,7 +98,9 @@ def run_jobs(
     Errors: `InterruptError` after Ctrl-C or SIGTERM, with every process ended and the state kept.
     """
     with only_one(directory / STATE, "outercore jobs"), terminate_like_interrupt():
-        running = _Running(requests, table, directory, machine, patience_s, observer)
+        by_name = {request.name: request for request in requests}
+        tell = observer or (lambda states: None)
+        running = _Running(by_name, table, directory, machine, patience_s, tell)
         try:
             running.prepare(progress)
             running.run()
@@ -123,35 +117,30 @@ def run_jobs(
         return running.states
 
 
+@dataclass
 class _Running:
     """One call of `run_jobs`."""
 
-    def __init__(
-        self,
-        requests: Sequence[Request],
-        table: Table,
-        directory: Path,
-        machine: Machine,
-        patience_s: float,
-        observer: Observer | None,
-    ) -> None:
-        self._requests = {request.name: request for request in requests}
-        self._table = table
-        self._directory = directory
-        self._machine = machine
-        self._patience_s = patience_s
-        self._observer = observer or (lambda states: None)
+    requests: Mapping[str, Request]
+    table: Table
+    directory: Path
+    machine: Machine
+    patience_s: float
+    observer: Observer
+
+    def __post_init__(self) -> None:
         self._estimates: dict[str, Estimate] = {}
         self._children: dict[str, tuple[Child, Launch]] = {}
         self._idle_since = time.monotonic()
-        known = {state.name: state for state in load_states(directory)}
         self._states: dict[str, JobState] = {}
-        self._checkpoints: dict[str, Path | None] = {}
-        for name, request in self._requests.items():
+        known = {state.name: state for state in load_states(self.directory)}
+        for name, request in self.requests.items():
             state = known.get(name, JobState(name, request.words))
-            self._checkpoints[name] = state.checkpoint_of(request)
-            done = state.is_done(request)
-            self._states[name] = state if done else JobState(name, request.words)
+            run = state.run_of(request)
+            if run is None or state.status != "done" or not (run.path / records.FILE).exists():
+                kept = state.record if run is not None and run.begun else None
+                state = JobState(name, request.words, record=kept)
+            self._states[name] = state
 
     @property
     def states(self) -> Sequence[JobState]:
@@ -160,17 +149,20 @@ class _Running:
 
     def prepare(self, progress: Progress | None) -> None:
         """Estimates all; refuses those that can never run."""
-        shapes: dict[Path, GraphShape] = {}
+        cores, memory = self.machine.cores, self.machine.memory
         for state in self._waiting():
             try:
-                estimated = estimate(
-                    self._requests[state.name],
-                    self._table,
-                    self._machine.memory,
-                    progress,
-                    shapes=shapes,
-                )
-                self._check(estimated)
+                estimated = estimate(self.requests[state.name], self.table, memory, progress)
+                job = estimated.job
+                if job.least_threads > cores:
+                    raise InvalidError(
+                        f"{job.least_threads} threads, expected {cores} at most, the cores"
+                    )
+                if job.memory > memory:
+                    raise InvalidError(
+                        f"takes {format_size(job.memory)} of memory, expected "
+                        f"{format_size(memory)} at most"
+                    )
             except InterruptError:
                 raise KeyboardInterrupt from None
             except OutercoreError as error:
@@ -185,29 +177,15 @@ class _Running:
         while self._children or self._waiting():
             self._launch()
             self._give_up()
-            self._observer(self.states)
+            self.observer(self.states)
             self._wait()
 
     def stop(self) -> None:
         """Ends what runs; running the list again resumes it."""
         stop_all([child for child, _ in self._children.values()])
         self._reap(stopped=True)
-        for state in self.states:
-            if state.status == "running":
-                # It was just about to be.
-                state.status = "stopped"
         self._keep()
-        self._observer(self.states)
-
-    def _check(self, estimated: Estimate) -> None:
-        """Errors: `InvalidError` for what the machine could never hold."""
-        job, cores, memory = estimated.job, self._machine.cores, self._machine.memory
-        if job.least_threads > cores:
-            raise InvalidError(f"{job.least_threads} threads, expected {cores} at most, the cores")
-        if job.memory > memory:
-            raise InvalidError(
-                f"takes {format_size(job.memory)} of memory, expected {format_size(memory)} at most"
-            )
+        self.observer(self.states)
 
     def _waiting(self) -> list[JobState]:
         return [state for state in self.states if state.status == "waiting"]
@@ -219,7 +197,7 @@ class _Running:
             return
         held = [core for _, launch in self._children.values() for core in launch.cores]
         jobs = [self._estimates[state.name].job for state in waiting]
-        launches = allocate(jobs, self._machine.free_cores(held), self._free_memory())
+        launches = allocate(jobs, self.machine.free_cores(held), self._free_memory())
         for launch in launches:
             self._start(launch)
         if launches:
@@ -228,13 +206,13 @@ class _Running:
     def _startable(self) -> list[JobState]:
         """Those that wait, of those that write to one data set only the first."""
         writing = {
-            self._requests[name].data_set.resolve()
+            self.requests[name].data_set.resolve()
             for name in self._children
-            if self._requests[name].saves
+            if self.requests[name].saves
         }
         startable = []
         for state in self._waiting():
-            request = self._requests[state.name]
+            request = self.requests[state.name]
             root = request.data_set.resolve()
             if request.saves:
                 if root in writing:
@@ -249,29 +227,27 @@ class _Running:
         still = sum(
             max(launch.memory - child.resident, 0) for child, launch in self._children.values()
         )
-        return min(self._machine.free_memory() - still, self._machine.memory - promised)
+        return min(self.machine.free_memory() - still, self.machine.memory - promised)
 
     def _start(self, launch: Launch) -> None:
         name = launch.job.name
         state, estimated = self._states[name], self._estimates[name]
         directory, command = self._command(name)
         budget = launch.memory - estimated.overhead
+        command += ["--threads", str(launch.threads), "--memory", str(budget)]
+        command += [] if "--json" in command else ["--json"]
+        self._children[name] = (Child(command, launch.cores, directory), launch)
         state.status = "running"
         state.threads, state.cores = launch.threads, launch.cores
         state.memory, state.far_ratio = budget, estimated.reached
         state.estimate = launch.job.seconds(launch.threads) if estimated.measured else None
-        command += ["--threads", str(launch.threads), "--memory", str(budget)]
-        command += [] if "--json" in command else ["--json"]
-        self._children[name] = (Child(command, launch.cores, directory), launch)
 
     def _command(self, name: str) -> tuple[Path, list[str]]:
         """Where the output of a job goes, and the command that begins or resumes its run."""
-        state, request = self._states[name], self._requests[name]
-        run = self._checkpoints[name]
-        if run is not None:
-            state.record = str(run)
-            directory = run if request.record is None else self._directory / name
-            return directory, ["run", "--resume", str(run)]
+        state, request = self._states[name], self.requests[name]
+        if state.record is not None:
+            directory = Path(state.record) if request.record is None else self.directory / name
+            return directory, ["run", "--resume", state.record]
         directory = self._free_directory(name)
         state.record = str(request.record or directory)
         far = _far_arguments(request, self._estimates[name])
@@ -279,24 +255,24 @@ class _Running:
 
     def _free_directory(self, name: str) -> Path:
         """A directory without a run."""
-        directory = self._directory / name
+        directory = self.directory / name
         number = 1
         while any((directory / file).exists() for file in (records.FILE, "config.json")):
             number += 1
-            directory = self._directory / f"{name}-{number}"
+            directory = self.directory / f"{name}-{number}"
         return directory
 
     def _give_up(self) -> None:
         """Refuses what waits where nothing of ours runs and nothing gets free."""
         if self._children:
             self._idle_since = time.monotonic()
-        elif time.monotonic() - self._idle_since > self._patience_s:
+        elif time.monotonic() - self._idle_since > self.patience_s:
             for state in self._waiting():
                 needed = self._estimates[state.name].job.memory
                 self._refuse(
                     state,
-                    f"waited {self._patience_s:g} s for {format_size(needed)} of memory, its "
-                    f"turning point; {format_size(self._machine.free_memory())} are free",
+                    f"waited {self.patience_s:g} s for {format_size(needed)} of memory, its "
+                    f"turning point; {format_size(self.machine.free_memory())} are free",
                 )
             self._keep()
 
@@ -337,7 +313,7 @@ class _Running:
         state.error = reason.partition("\nhint: ")[0]
 
     def _keep(self) -> None:
-        store(self._directory / STATE, _States(tuple(self._states.values())))
+        store(self.directory / STATE, _States(tuple(self._states.values())))
 
 
 def _far_arguments(request: Request, estimated: Estimate) -> list[str]:

@@ -30,8 +30,10 @@ class Machine:
     """The machine that we run on: its cores and memory, and what others leave free of them."""
 
     def __init__(self, memory: int | None = None) -> None:
-        """At most `memory` bytes of it are used; all by default."""
-        self.memory = min(memory or _UNLIMITED, total_memory())
+        """At most `memory` bytes of it are used; by default all that its control groups allow."""
+        installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        limits = [limit for limit, _ in _group_memory()]
+        self.memory = min(memory or installed, installed, *limits)
         self.nodes = numa_nodes(os.sched_getaffinity(0))
         self._before = _ticks()
         self._taken_at = time.monotonic()
@@ -126,12 +128,6 @@ def core_list(text: str) -> list[int]:
         if first:
             cores += range(int(first), int(last or first) + 1)
     return cores
-
-
-def total_memory() -> int:
-    """The most memory that this process and its children could have."""
-    limits = [limit for limit, _ in _group_memory()]
-    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *limits])
 
 
 def _group_memory() -> list[tuple[int, int]]:

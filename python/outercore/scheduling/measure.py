@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import tempfile
 from collections import Counter
@@ -95,21 +94,24 @@ def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | Non
         return tuned
 
 
+@dataclass
 class _Tuning:
     """One call of `tune`."""
 
-    def __init__(self, data_set: Path, out: Path, tuned: Tuned, stack: ExitStack) -> None:
-        self._data_set = data_set
-        self._out = out
-        self._tuned = tuned
-        self._config = tuned.config
-        self._memory = parse_size(tuned.config.memory)
-        self._stack = stack
+    data_set: Path
+    out: Path
+    tuned: Tuned
+    stack: ExitStack
+    """Ends with the call; then other grids are removed."""
+
+    def __post_init__(self) -> None:
+        self._config = self.tuned.config
+        self._memory = parse_size(self._config.memory)
         self._grids: dict[int | None, Path] = {}
 
     def run(self, progress: Progress | None) -> None:
         """All points."""
-        points = self._config.points(self._tuned.graph)
+        points = self._config.points(self.tuned.graph)
         of_algorithm = Counter(point.algorithm for point in points)
         done: Counter[str] = Counter()
 
@@ -118,7 +120,7 @@ class _Tuning:
                 progress(name, done[name], of_algorithm[name], "points")
 
         for point in points:
-            data_set = self._with_grid(point.partition_log2, progress)
+            data_set = self._with_grid(point.settings.partition_log2, progress)
             tell(point.algorithm)
             self._measure(point, data_set)
             done[point.algorithm] += 1
@@ -126,27 +128,23 @@ class _Tuning:
 
     def _measure(self, point: Point, data_set: Path) -> None:
         """Measures a point, unless it is known."""
-        tuned = self._tuned
+        tuned = self.tuned
         work = Work(
             point.algorithm, data_set, self._typical_options(point.algorithm), self._run(point)
         )
-        found = local_budget(work, point.far_ratio, most=self._memory, threads=point.threads)
-        if found is None:
-            tuned.left_out.append(f"{point}: needs more than it may have")
-            return
-        budget, ratio = found
-        reached = replace(point, far_ratio=ratio)
-        if any(one.point == reached for one in tuned.table.measurements):
-            tuned.known += 1
-            return
         try:
+            budget, ratio = local_budget(work, point.far_ratio, point.threads, most=self._memory)
+            reached = replace(point, far_ratio=ratio)
+            if any(one.point == reached for one in tuned.table.measurements):
+                tuned.known += 1
+                return
             counted = [run_child(work, budget) for _ in range(self._config.repeat)]
         except (OutercoreError, TimeoutError) as error:
             tuned.left_out.append(f"{point}: {error}")
             return
         measured = _measurement(reached, budget, counted)
         tuned.table = Table((*tuned.table.measurements, measured), described())
-        store(self._out, tuned.table)
+        store(self.out, tuned.table)
         tuned.measured += 1
 
     def _run(self, point: Point) -> RunConfig:
@@ -155,14 +153,14 @@ class _Tuning:
         far = self._config.far
         if far is None:
             return config
-        length = point.queue_length or far.queue_length
+        length = point.settings.queue_length or far.queue_length
         # A server that is lost would be measured as a disk.
         far = replace(far, fallback=False, queue_length=length)
         return replace(config, far=far, far_ratio=point.far_ratio)
 
     def _typical_options(self, algorithm: str) -> dict[str, Any]:
         """Options with which an algorithm does a fixed, typical amount of work."""
-        nodes = self._tuned.graph.nodes
+        nodes = self.tuned.graph.nodes
         match algorithm:
             case "pagerank":
                 return {"max_iterations": 10, "tolerance": 0.0}
@@ -179,15 +177,15 @@ class _Tuning:
     @cached_property
     def _busiest(self) -> int:
         """The node with the most out-arcs: a search from it reaches most of the graph."""
-        degrees = analytics.degrees(self._data_set, which="out", memory=self._memory)
+        degrees = analytics.degrees(self.data_set, which="out", memory=self._memory)
         return int(np.argmax(degrees))
 
     def _with_grid(self, partition_log2: int | None, progress: Progress | None) -> Path:
         """A data set with a grid of that partition size."""
         if partition_log2 not in self._grids:
-            data_set = self._data_set
+            data_set = self.data_set
             if partition_log2 is not None:
-                data_set = self._stack.enter_context(_without_grid(data_set, partition_log2))
+                data_set = self.stack.enter_context(_without_grid(data_set, partition_log2))
             memory = min(self._memory, 1 << 30)
             analytics.grid(
                 data_set, memory=memory, partition_log2=partition_log2, progress=progress
@@ -251,13 +249,11 @@ def _without_grid(data_set: Path, partition_log2: int) -> Iterator[Path]:
         manifest["arrays"] = {
             key: value for key, value in arrays.items() if not key.startswith("grid/")
         }
-        for described in manifest["arrays"].values():
-            link = copy / described["file"]
-            if Path(described["file"]).is_absolute() or link.exists():
-                continue
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(root / described["file"])
+        for file in {"device.json", *(array["file"] for array in manifest["arrays"].values())}:
+            # A file outside the data set has its whole path, and needs no link.
+            link = copy / file
+            if (root / file).exists() and not link.exists():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(root / file)
         (copy / "graph.json").write_text(json.dumps(manifest))
-        if (root / "device.json").exists():
-            shutil.copy(root / "device.json", copy)
         yield copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,34 +96,26 @@ class Estimate:
 
 
 def estimate(
-    request: Request,
-    table: Table,
-    most_memory: int,
-    progress: Progress | None = None,
-    *,
-    shapes: dict[Path, GraphShape] | None = None,
+    request: Request, table: Table, most_memory: int, progress: Progress | None = None
 ) -> Estimate:
     """What a request needs at its turning point, and how its time depends on threads.
 
-    Builds the grid where there is none. `shapes` keeps those of the data sets that were seen.
+    Builds the grid where there is none.
 
     Errors: `InvalidError` where not even all the memory is enough; what the memory plan raises.
     """
-    graph = Graph(request.data_set)
+    shape = graph_shape(Graph(request.data_set))
     try:
         request.plan(NO_LIMIT)
     except NotFoundError:
         analytics.grid(request.data_set, memory=min(most_memory, 1 << 30), progress=progress)
-    known = {} if shapes is None else shapes
-    root = request.data_set.resolve()
-    shape = known[root] = known.get(root) or graph_shape(graph)
     profile = table.profile(request.algorithm, shape, medium_of(request.run.far))
     ratio, notes = _wanted_ratio(request, profile)
     overhead = _overhead(profile)
     least = request.run.threads or 1
     if request.memory is None:
-        first, reached = _budget(request, ratio, least, most_memory - overhead)
-        second, _ = _budget(request, ratio, least + 1, NO_LIMIT)
+        first, reached = local_budget(request, ratio, least, most=most_memory - overhead)
+        second, _ = local_budget(request, ratio, least + 1)
         per_thread = max(second - first, 0)
     else:
         first, reached, per_thread = request.memory, ratio, 0
@@ -168,16 +161,6 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
     return profile.turning_point, tuple(notes)
 
 
-def _budget(request: Request, ratio: float, threads: int, most: int) -> tuple[int, float]:
-    found = local_budget(request, ratio, most=max(most, 1), threads=threads)
-    if found is None:
-        raise InvalidError(
-            f"its turning point, far ratio {ratio:g}, takes more memory than the "
-            f"{format_size(max(most, 0))} there are"
-        )
-    return found
-
-
 def _overhead(profile: Profile | None) -> int:
     """Bytes of a process beside its budget."""
     if profile is None:
@@ -191,12 +174,14 @@ def _assumed_times(graph: GraphShape) -> tuple[float, ...]:
 
 
 def local_budget(
-    work: Work, far_ratio: float, *, most: int, threads: int | None = None
-) -> tuple[int, float] | None:
+    work: Work, far_ratio: float, threads: int, *, most: int = NO_LIMIT
+) -> tuple[int, float]:
     """The least memory with which at most `far_ratio` of the edges do not stay in it.
 
     Returns it with the ratio that it then comes to, which may be smaller: a result needs memory
-    that edges can have meanwhile. `None` where `most` is not enough.
+    that edges can have meanwhile.
+
+    Errors: `InvalidError` where `most` is not enough.
     """
     far = {} if work.run.far is None else {"far": work.run.far, "far_ratio": far_ratio}
 
@@ -211,9 +196,12 @@ def local_budget(
         # A far ratio that was asked for is rounded up to whole segments.
         return bool(far) or planned_ratio(planned) <= far_ratio
 
-    budget = least_budget(fits, most)
+    budget = least_budget(fits, max(most, 1))
     if budget is None:
-        return None
+        raise InvalidError(
+            f"far ratio {far_ratio:g} takes more memory than the {format_size(max(most, 0))} "
+            "there are"
+        )
     return budget, round(planned_ratio(work.plan(budget, threads, **far)), 4)
 
 
@@ -222,21 +210,11 @@ def least_budget(fits: Callable[[int], bool], most: int) -> int | None:
 
     Where a budget fits, larger ones are taken to fit too.
     """
-    high = _STEP
-    while high < most and not fits(high):
-        high *= 2
-    high = min(high, most)
-    if not fits(high):
+    if not fits(most):
         return None
-    low = high // 2 // _STEP
-    top = -(-high // _STEP)
-    while low + 1 < top:
-        middle = (low + top) // 2
-        if fits(middle * _STEP):
-            top = middle
-        else:
-            low = middle
-    return min(top * _STEP, high)
+    smaller = range(_STEP, most, _STEP)
+    place = bisect_left(smaller, True, key=fits)
+    return smaller[place] if place < len(smaller) else most
 
 
 def planned_ratio(planned: Mapping[str, Any]) -> float:
