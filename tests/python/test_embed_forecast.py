@@ -13,10 +13,9 @@ from torch import Tensor
 import outercore as oc
 from embed_runs import IN_PARTITIONS, circle, small
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.forecast import forecast
+from outercore.embedding.forecast import plan
 from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.store import MemoryStore
-from outercore.embedding.warm_start import warm_start
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def test_ranking_goes_through_the_table_as_often_as_planned(
     result = oc.embed(facts, config, out=tmp_path / "run")
     rates = {"triples_per_second": 1e6, "read_bandwidth": 1e6, "write_bandwidth": 1e6}
     resolved = EmbedConfig.from_dict(result.record["config"])
-    planned = forecast(oc.open(facts), resolved, **rates)
+    planned = plan(facts, resolved, **rates)
     validation, final = planned["ranking"]["validation"], planned["ranking"]["final"]
     assert (validation["triples"], validation["passes"]) == (12, 2)
     assert (final["triples"], final["passes"]) == (24, 3)
@@ -66,16 +65,15 @@ def test_ranking_goes_through_the_table_as_often_as_planned(
 def test_a_plan_counts_true_answers_as_the_run_does(facts: Path, tmp_path: Path) -> None:
     result = oc.embed(facts, small(optimiser={"epochs": 1}), out=tmp_path / "run")
     config = EmbedConfig.from_dict(result.record["config"])
-    graph = oc.open(facts)
-    planned = forecast(graph, config, triples_per_second=1e6)
+    planned = plan(facts, config, triples_per_second=1e6)
     # One answer a question on this circle, and as many questions as ends of held-out triples.
     assert planned["answers"] == {"count": 48, "memory": 4 * 48, "counted": True}
     assert planned["parts_memory"] == result.record["plan"]["parts"]
-    estimated = forecast(graph, config, triples_per_second=1e6, count=False)
+    estimated = plan(facts, config, triples_per_second=1e6, count_answers=False)
     assert not estimated["answers"]["counted"]
     assert estimated["answers"]["count"] > 48
     raw = replace(config, evaluation=replace(config.evaluation, filtered=False))
-    assert "answers" not in forecast(graph, raw, triples_per_second=1e6)
+    assert "answers" not in plan(facts, raw, triples_per_second=1e6)
 
 
 def test_a_plan_counts_the_rows_of_the_run_that_is_gone_on_from(
@@ -86,8 +84,6 @@ def test_a_plan_counts_the_rows_of_the_run_that_is_gone_on_from(
         facts, small(optimiser={"epochs": 1}), start_from=first.run, out=tmp_path / "again"
     )
     config = EmbedConfig.from_dict(again.record["config"])
-    graph = oc.open(facts)
-    warm = warm_start(first.run, graph, config.model)
-    planned = forecast(graph, config, triples_per_second=1e6, warm=warm)
+    planned = plan(facts, config, triples_per_second=1e6, start_from=first.run)
     assert planned["parts_memory"]["another run's rows"] >= 8 * 60
     assert planned["parts_memory"] == again.record["plan"]["parts"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import outercore as oc
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.forecast import forecast
+from outercore.embedding.forecast import plan
 from outercore.embedding.observe import Observer
 from outercore.sources.triples import TripleOptions, import_triples
 
@@ -89,5 +89,5 @@ def test_a_run_warns_as_its_plan_does(planted: Path, tmp_path: Path) -> None:
         "read_bandwidth": 1e9,
         "write_bandwidth": 1e9,
     }
-    assert forecast(oc.open(planted), EmbedConfig.from_dict(few), **rates)["warning"] == warning
+    assert plan(planted, EmbedConfig.from_dict(few), **rates)["warning"] == warning
     assert "6.2% of the entities" in warning

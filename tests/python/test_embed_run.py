@@ -35,7 +35,7 @@ from outercore.cli import run as run_cli
 from outercore.embedding import resume
 from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.forecast import forecast
+from outercore.embedding.forecast import plan
 from outercore.embedding.npy import npy_header
 from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
@@ -342,7 +342,7 @@ def test_the_record_of_a_run_in_partitions_has_its_order_and_bytes(
     # `outercore plan embed` says so before, rows included that fill up pages.
     rates = {"triples_per_second": 1e6, "read_bandwidth": 1e9, "write_bandwidth": 1e9}
     resolved = EmbedConfig.from_dict(result.record["config"])
-    planned = forecast(oc.open(facts), resolved, **rates)["orders"]
+    planned = plan(facts, resolved, **rates)["orders"]
     [chosen] = [one for one in planned if one["chosen"]]
     assert chosen["bytes_between"] == counters["bytes_read"] == counters["bytes_written"]
     assert chosen["bytes_read"] == result.record["epochs"][0]["counters"]["bytes_read"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import outercore
+from outercore.embedding import rates as measured
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.custom import own_score
 from outercore.embedding.data import EmbedData, data_of, has_triples
@@ -15,6 +16,7 @@ from outercore.embedding.observe import Preparing
 from outercore.embedding.options import configuration
 from outercore.embedding.order import ORDER_KINDS, partition_order
 from outercore.embedding.placement import (
+    Decision,
     Placement,
     Size,
     decide,
@@ -29,7 +31,6 @@ from outercore.errors import InvalidError
 if TYPE_CHECKING:
     from outercore.embedding.models import ScoreFunction
     from outercore.embedding.warm_start import WarmStart
-    from outercore.graph import Graph
 
 _FEW_TRIPLES = 10_000_000
 """Of a data set whose true answers are counted unasked: some seconds."""
@@ -50,14 +51,20 @@ def plan(
     told: Preparing | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """How an embedding would use its memory, and what an epoch and the figures cost.
+    """How an embedding would use its memory, and what an epoch, a validation and the final figures
+    cost, the epoch by every order of partitions.
+
+    Rates that are not given are measured: training for a second (which needs PyTorch), the device
+    by writing and reading 64 MiB beside the data set, unless `outercore probe` has measured how
+    it reads. Triples are taken to be spread evenly over the buckets.
 
     Args:
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
         triples_per_second, read_bandwidth, write_bandwidth: rates of the machine, the last two in
-            bytes a second; measured by default.
-        count_answers: whether to count the true answers to held-out triples, by a pass over all
-            triples; by default those of 10 million triples at most.
+            bytes a second.
+        count_answers: whether to count the true answers to held-out triples, as a run does, by a
+            pass over all triples (which needs PyTorch); by default those of 10 million triples at
+            most. Else they are estimated.
         told: is called with the progress of such passes.
 
     Raises:
@@ -78,55 +85,23 @@ def plan(
     warm = None
     if start_from is not None:
         warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
-    return forecast(
-        graph,
-        chosen,
-        triples_per_second=triples_per_second,
-        read_bandwidth=read_bandwidth,
-        write_bandwidth=write_bandwidth,
-        score=own,
-        warm=warm,
-        count=count_answers,
-        told=told,
-    )
-
-
-def forecast(
-    graph: Graph,
-    config: EmbedConfig,
-    *,
-    triples_per_second: float | None = None,
-    read_bandwidth: float | None = None,
-    write_bandwidth: float | None = None,
-    score: ScoreFunction | None = None,
-    warm: WarmStart | None = None,
-    count: bool | None = None,
-    told: Preparing | None = None,
-) -> dict[str, Any]:
-    """What lives where, and what an epoch, a validation and the final figures cost, the epoch by
-    every order of partitions.
-
-    Rates that are not given are measured: training for a second (which needs PyTorch), the device
-    by writing and reading 64 MiB beside the data set, unless `outercore probe` has measured how
-    it reads. Triples are taken to be spread evenly over the buckets. `score` is the function of
-    the model `custom`, `warm` the run that is gone on from. `count` says whether true answers to
-    what is ranked are counted, as a run does, by a pass over all triples (which needs PyTorch); by
-    default those of 10 M triples at most are. Else they are estimated. `told` hears of passes over
-    the triples.
-
-    Errors: `BudgetError` with the least that would do.
-    """
-    data = data_of(graph, config, told)
-    size = _size(data, config, warm, count, told)
-    decision = decide(config, size)
-    placement = decision.placement
-    rates: dict[str, Any] = {}
+    data = data_of(graph, chosen, told)
+    size = _size(data, chosen, warm, count_answers, told)
+    decision = decide(chosen, size)
+    rates: dict[str, Any] = {"triples_per_second": triples_per_second}
     if triples_per_second is None:
-        from outercore.embedding import rates as measured
-
-        triples_per_second = measured.triples_per_second(config, size, score)
+        rates["triples_per_second"] = measured.triples_per_second(chosen, size, own)
         rates["triples_measured"] = True
-    rates["triples_per_second"] = triples_per_second
+    if not decision.placement.in_memory:
+        _measure_device(Path(graph.root), read_bandwidth, write_bandwidth, rates)
+    return _planned(chosen, data, size, decision, rates)
+
+
+def _planned(
+    config: EmbedConfig, data: EmbedData, size: Size, decision: Decision, rates: dict[str, Any]
+) -> dict[str, Any]:
+    """The plan as plain JSON values."""
+    placement = decision.placement
     planned: dict[str, Any] = {
         "entities": size.entities,
         "relations": size.relations,
@@ -137,7 +112,7 @@ def forecast(
         "everything_memory": decision.everything,
         "parts_memory": dict(placement.parts),
         "rates": rates,
-        "epoch_seconds": size.triples / triples_per_second,
+        "epoch_seconds": size.triples / rates["triples_per_second"],
     }
     if size.held_out and config.evaluation.filtered:
         planned["answers"] = {
@@ -145,14 +120,13 @@ def forecast(
             "memory": decision.answer_bytes * decision.answers,
             "counted": size.answers is not None,
         }
+    planned["ranking"] = _ranking(config, data, size, placement, rates)
     if placement.in_memory:
-        return {**planned, "ranking": _ranking(config, data, size, placement, rates)}
-    _measure_device(Path(graph.root), read_bandwidth, write_bandwidth, rates)
+        return planned
     orders, missing = compare_orders(config, size, placement, rates)
     chosen = next(one for one in orders if one["chosen"])
     return {
         **planned,
-        "ranking": _ranking(config, data, size, placement, rates),
         "epoch_seconds": chosen["epoch_seconds"],
         "partitions": placement.partitions,
         "slots": placement.slots,
@@ -282,8 +256,6 @@ def _measure_device(
     rates: dict[str, Any],
 ) -> None:
     """Adds bandwidths to the rates as given, as probed, or as measured now."""
-    from outercore.embedding import rates as measured
-
     if read_bandwidth is None:
         read_bandwidth = measured.read_rate(directory)
         rates["read_probed"] = read_bandwidth is not None
