@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.config.sizes import parse_size
-from outercore.embedding.config import CandidateKind, EmbedConfig, EvaluationConfig
+from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data import data_of, has_triples
 from outercore.embedding.observe import Observer, until_stopped
 from outercore.embedding.ranking.scoring import Scoring, choose, count_answers
@@ -84,8 +84,8 @@ def assess(
             without its configuration.
         InterruptError: somebody asked to stop.
     """
-    evaluation = _protocol(candidates, count, filtered, triples, also=list(also))
-    with _scoring(embedding, parts, evaluation, seed, memory, observer) as scoring:
+    protocol = {"candidates": candidates, "count": count, "filtered": filtered, "also": list(also)}
+    with _scoring(embedding, parts, protocol, triples, seed, memory, observer) as scoring:
         return scoring.final()
 
 
@@ -115,8 +115,8 @@ def ranks(
 
     Arguments and errors are those of `assess`. Ranks are filtered unless `filtered` is false.
     """
-    evaluation = _protocol(candidates, count, filtered, triples)
-    with _scoring(embedding, (part,), evaluation, seed, memory, observer) as scoring:
+    protocol = {"candidates": candidates, "count": count, "filtered": filtered}
+    with _scoring(embedding, (part,), protocol, triples, seed, memory, observer) as scoring:
         if not scoring.has(part):
             raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
         found = scoring.ranking(part, part)
@@ -124,27 +124,23 @@ def ranks(
     return Ranked(held_out.numpy(), found.reciprocal().numpy(), found.protocol)
 
 
-def _protocol(
-    candidates: str, count: int, filtered: bool, triples: int, **others: Any
-) -> EvaluationConfig:
-    """How to rank, checked as that of a run; `test_triples` are those of any part.
-
-    Errors: `InvalidError`.
-    """
-    chosen = {"candidates": candidates, "count": count, "filtered": filtered, **others}
-    return EmbedConfig.from_dict({"evaluation": {**chosen, "test_triples": triples}}).evaluation
-
-
 @contextmanager
 def _scoring(
     embedding: Embedding,
     parts: Sequence[Part],
-    evaluation: EvaluationConfig,
+    protocol: dict[str, Any],
+    triples: int,
     seed: int | None,
     memory: str | int,
     observer: Observer | None,
 ) -> Iterator[Scoring]:
-    """What ranks these parts of the embedding's data set; Ctrl-C stops it within the block."""
+    """What ranks these parts of the embedding's data set; Ctrl-C stops it within the block.
+
+    Errors: `InvalidError` for a protocol that there is not.
+    """
+    # Checked as that of a run: `test_triples` are those of any part.
+    chosen = EmbedConfig.from_dict({"evaluation": {**protocol, "test_triples": triples}})
+    evaluation = chosen.evaluation
     config = _config(embedding)
     # Before the seed is another one: of a plain graph it says which links are held out.
     stop = StopRequest()

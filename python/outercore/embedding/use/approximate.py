@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from torch import Tensor
 from outercore._native import Progress
 from outercore.config.sizes import parse_size
 from outercore.embedding.ranking.ranks import require_finite
+from outercore.embedding.use.embedding import Embedding, read_description
 from outercore.embedding.use.metrics import measured, metric_of
 from outercore.embedding.use.neighbours import neighbours
 from outercore.errors import (
@@ -31,14 +32,11 @@ from outercore.errors import (
     InvalidError,
     NotFoundError,
     UnsupportedError,
-    VersionError,
 )
 from outercore.storage import Storage, device_errors, replace_file
 
-if TYPE_CHECKING:
-    from outercore.embedding.use.embedding import Embedding
-
 _VERSION = 1
+_NEEDED = ("metric", "lists", "pieces", "table", "recalls")
 _DESCRIPTION = "index.json"
 _TRAINING_ROWS = 64
 """Rows a list from which centres are found, where there is memory for them."""
@@ -161,14 +159,7 @@ class Index:
                 f"hint: run `outercore embedding index {embedding.root} --metric {chosen}`"
             )
         faiss = _faiss()
-        try:
-            described = json.loads(path.read_text())
-        except ValueError as error:
-            raise CorruptError(f"index `{path}`: {error}") from None
-        if described.get("version") != _VERSION:
-            raise VersionError(
-                f"index `{path}`: expected version {_VERSION}, found {described.get('version')}"
-            )
+        described = read_description(path, _VERSION, _NEEDED)
         index = cls(root, described, _mapped(faiss, root, described["pieces"]))
         index.require(embedding, chosen)
         index.probes = index.probes_for(recall)

@@ -34,6 +34,7 @@ Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
 DESCRIPTION = "embedding.json"
 VERSION = 1
+_NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
 """What a pass over a table reads at once, if the caller names no number of rows."""
 
@@ -63,7 +64,10 @@ class Embedding:
         self.root = root
         self.description = description
         """All that `embedding.json` says."""
-        self.model = _model(root, description)
+        try:
+            self.model = build(ModelConfig, description["model"], "model")
+        except InvalidError as error:
+            raise CorruptError(f"embedding `{root}`: {error}") from None
         self.num_entities = int(description["entities"])
         self.num_relations = int(description["relations"])
         """Without the rows that reciprocal relations add."""
@@ -102,7 +106,7 @@ class Embedding:
                 "hint: give the run directory of an `outercore embed` that has ended; "
                 f"`outercore embed --resume {root}` goes on with one that was stopped"
             )
-        embedding = cls(root, _described(path), data_set)
+        embedding = cls(root, read_description(path, VERSION, _NEEDED), data_set)
         embedding.score = score
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
         return embedding
@@ -146,7 +150,8 @@ class Embedding:
         buffer = np.empty((min(step, self.num_entities), self.width), np.float32)
         path = self.root / "entities.npy"
         with path.open("rb") as file:
-            file.seek(_data_offset(self.entities))
+            # An array that is not mapped has no bytes.
+            file.seek(getattr(self.entities, "offset", 0))
             for first in range(0, self.num_entities, step):
                 piece = buffer[: min(step, self.num_entities - first)]
                 if file.readinto(piece.data.cast("B")) != piece.nbytes:
@@ -175,15 +180,22 @@ class Embedding:
                 f"embedding `{self.root}`: its data set `{self.data_set}` is gone\n"
                 "hint: say by `--data` (of `embed`: `--from-data`) where it is now"
             ) from None
-        self._require_same("entities", graph.num_nodes, self.num_entities, graph)
+        counts = {"entities": (graph.num_nodes, self.num_entities)}
         if has_names(graph, "relation"):
-            self._require_same("relations", len(graph.relations), self.num_relations, graph)
-        expected = self.description.get("fingerprint")
-        if expected and expected != EmbedDirectory.identity_of(graph).digest:
+            counts["relations"] = (len(graph.relations), self.num_relations)
+        changes = [
+            f"{found:,} {what} now, the embedding {expected:,}"
+            for what, (found, expected) in counts.items()
+            if found != expected
+        ]
+        fingerprint = self.description.get("fingerprint")
+        if fingerprint and fingerprint != EmbedDirectory.identity_of(graph).digest:
+            changes.append("other triples, links or names now")
+        if changes:
             raise InvalidError(
-                f"embedding `{self.root}`: its data set `{graph.root}` has other triples, links or "
-                "names now\n"
-                "hint: say by `--data` (`embed`: `--from-data`) where the one is that was embedded"
+                f"embedding `{self.root}`: its data set `{graph.root}` has {changes[0]}\n"
+                "hint: say by `--data` (of `embed`: `--from-data`) where the one is that was "
+                "embedded"
             )
         return graph
 
@@ -212,13 +224,13 @@ class Embedding:
             NotFoundError: no such name.
             InvalidError: an id that is none.
         """
-        return self._ids(entities, "entity", self.num_entities, by_id=by_id)
+        return self._ids(entities, "entity", by_id=by_id)
 
     def relation_ids(
         self, relations: str | int | Iterable[str | int], *, by_id: bool = False
     ) -> NDArray[np.int64]:
         """As `entity_ids`, for relations."""
-        return self._ids(relations, "relation", self.num_relations, by_id=by_id)
+        return self._ids(relations, "relation", by_id=by_id)
 
     def entity_names(self, ids: ArrayLike) -> list[str]:
         """Names of entities; their ids as text where there are no names."""
@@ -249,11 +261,11 @@ class Embedding:
         return build_model(self.model, own.function)
 
     def _ids(
-        self, wanted: str | int | Iterable[str | int], kind: Named, count: int, *, by_id: bool
+        self, wanted: str | int | Iterable[str | int], kind: Named, *, by_id: bool
     ) -> NDArray[np.int64]:
         items = [wanted] if isinstance(wanted, (str, int, np.integer)) else list(wanted)
-        if not by_id and has_names(self.graph, kind):
-            return self._dictionary(kind).ids(items)
+        if not by_id and (names := self._dictionary(kind)) is not None:
+            return names.ids(items)
         ids = np.empty(len(items), np.int64)
         for place, item in enumerate(items):
             try:
@@ -261,37 +273,33 @@ class Embedding:
             except ValueError:
                 raise InvalidError(f"{kind}: expected an id, found `{item}`") from None
             except OverflowError:
-                raise InvalidError(f"{kind} {item}: expected 0 to {count - 1}") from None
-        return self._checked(ids, kind, count)
+                raise InvalidError(
+                    f"{kind} {item}: expected 0 to {self._count(kind) - 1}"
+                ) from None
+        return self._checked(ids, kind)
 
     def _names(self, ids: ArrayLike, kind: Named) -> list[str]:
-        if has_names(self.graph, kind):
-            return self._dictionary(kind).names(ids)
-        count = self.num_entities if kind == "entity" else self.num_relations
-        return [str(number) for number in self._checked(ids, kind, count).tolist()]
+        if (names := self._dictionary(kind)) is not None:
+            return names.names(ids)
+        return [str(number) for number in self._checked(ids, kind).tolist()]
 
-    def _dictionary(self, kind: Named) -> Names:
+    def _dictionary(self, kind: Named) -> Names | None:
+        if not has_names(self.graph, kind):
+            return None
         return self.graph.entities if kind == "entity" else self.graph.relations
 
-    def _checked(self, ids: ArrayLike, kind: str, count: int | None = None) -> NDArray[np.int64]:
-        count = self.num_entities if count is None else count
+    def _checked(self, ids: ArrayLike, kind: Named) -> NDArray[np.int64]:
         wanted = np.asarray(ids)
         if wanted.size and wanted.dtype.kind not in "iu":
             raise InvalidError(f"{kind} ids: type {wanted.dtype}, expected integers")
         wanted = wanted.reshape(-1).astype(np.int64)
-        bad = wanted[(wanted < 0) | (wanted >= count)]
+        bad = wanted[(wanted < 0) | (wanted >= self._count(kind))]
         if bad.size:
-            raise InvalidError(f"{kind} {bad[0]}: expected 0 to {count - 1}")
+            raise InvalidError(f"{kind} {bad[0]}: expected 0 to {self._count(kind) - 1}")
         return wanted
 
-    def _require_same(self, what: str, found: int, expected: int, graph: Graph) -> None:
-        if found != expected:
-            raise InvalidError(
-                f"embedding `{self.root}`: its data set `{graph.root}` has {found:,} {what} now, "
-                f"the embedding {expected:,}\n"
-                "hint: say by `--data` (of `embed`: `--from-data`) where the one is that was "
-                "embedded"
-            )
+    def _count(self, kind: Named) -> int:
+        return self.num_entities if kind == "entity" else self.num_relations
 
     def _require_table(self, path: Path, rows: int, width: int | None) -> NDArray[np.float32]:
         if not path.exists():
@@ -316,30 +324,26 @@ def has_names(graph: Graph, kind: Named = "entity") -> bool:
     return f"names/{kind}.offsets" in graph.arrays
 
 
-def _described(path: Path) -> dict[str, Any]:
+def read_description(path: Path, version: int, needed: Iterable[str]) -> dict[str, Any]:
+    """What a file says about others beside it, with all keys that are needed.
+
+    Errors: `CorruptError`; `VersionError` for a newer one.
+    """
     try:
         description = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise CorruptError(f"`{path}`: {error}") from error
     if not isinstance(description, dict):
         raise CorruptError(f"`{path}`: expected an object")
-    if description.get("version") != VERSION:
+    if description.get("version") != version:
         raise VersionError(
-            f"`{path}`: expected version {VERSION}, found {description.get('version')}\n"
+            f"`{path}`: expected version {version}, found {description.get('version')}\n"
             "hint: a newer Outercore wrote it"
         )
-    needed = ("model", "entities", "relations", "width", "data_set")
-    missing = [key for key in needed if key not in description]
-    if missing:
-        raise CorruptError(f"`{path}`: `{missing[0]}` is missing")
+    for key in needed:
+        if key not in description:
+            raise CorruptError(f"`{path}`: `{key}` is missing")
     return description
-
-
-def _model(root: Path, description: dict[str, Any]) -> ModelConfig:
-    try:
-        return build(ModelConfig, description["model"], "model")
-    except InvalidError as error:
-        raise CorruptError(f"embedding `{root}`: {error}") from None
 
 
 def _mapped(path: Path) -> NDArray[np.float32]:
@@ -354,7 +358,3 @@ def _mapped(path: Path) -> NDArray[np.float32]:
     if table.dtype != np.float32 or not table.flags.c_contiguous:
         raise CorruptError(f"array `{path}`: expected float32 by rows, found {table.dtype}")
     return table
-
-
-def _data_offset(table: NDArray[np.float32]) -> int:
-    return int(getattr(table, "offset", 0))
