@@ -249,7 +249,7 @@ def test_run_warns_when_its_server_was_lost(
 
             return run(*arguments[:-1], progress)
 
-        monkeypatch.setattr("outercore.cli.run_job.unrecorded", killing)
+        monkeypatch.setattr("outercore.analytics.recorded.unrecorded", killing)
         code, out, err = outcome(*command, *server.settings(path="far"))
     assert code == 0
     assert "levels" in out

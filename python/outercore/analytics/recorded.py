@@ -110,11 +110,12 @@ def start(
     personalization: Personalization | None = None,
     progress: Progress | None = None,
     command: str = "",
+    recorded: bool = True,
 ) -> tuple[Run, Path | None]:
     """Runs an algorithm in a directory, `record` or `runs/DATA_SET-ALGORITHM-N`.
 
     There it leaves checkpoints while it runs, and its record at the end. Where `record` is not
-    given and no directory can be made, it runs without one.
+    given and no directory can be made, and where nothing is `recorded`, it runs without one.
 
     Returns: the run and its directory.
     Errors: those of the algorithm; `InterruptError` after Ctrl-C names the command that resumes;
@@ -126,6 +127,8 @@ def start(
     del options["algorithm"]
     config = _absolute(replace(config, options=options))
     vector = teleports(personalization, graph.num_nodes)
+    if not recorded:
+        return unrecorded(config, graph, vector, progress), None
     stem = f"{data_set.resolve().name}-{config.algorithm}"
     with ExitStack() as stack:
         try:

@@ -55,26 +55,16 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("import", no_args_is_help=True)(import_)
+for command in (
+    *(import_, check, info, grid, layout, memory_server, probe),
+    *(train, evaluate, export_model, serve, embed, tune, jobs, report),
+):
+    app.command(command.__name__.strip("_").replace("_", "-"), no_args_is_help=True)(command)
 app.add_typer(generate, name="generate")
-app.command("check", no_args_is_help=True)(check)
-app.command("info", no_args_is_help=True)(info)
-app.command("grid", no_args_is_help=True)(grid)
-app.command("layout", no_args_is_help=True)(layout)
 app.add_typer(algorithms, name="run")
-app.command("memory-server", no_args_is_help=True)(memory_server)
 app.add_typer(far, name="far")
-app.command("probe", no_args_is_help=True)(probe)
 app.add_typer(plan, name="plan")
-app.command("train", no_args_is_help=True)(train)
-app.command("evaluate", no_args_is_help=True)(evaluate)
-app.command("export-model", no_args_is_help=True)(export_model)
-app.command("serve", no_args_is_help=True)(serve)
-app.command("embed", no_args_is_help=True)(embed)
 app.add_typer(embedding, name="embedding")
-app.command("tune", no_args_is_help=True)(tune)
-app.command("jobs", no_args_is_help=True)(jobs)
-app.command("report", no_args_is_help=True)(report)
 
 
 def _show_version(wanted: bool) -> None:
@@ -149,8 +139,8 @@ def _usage(error: Any) -> int:
         console.note(message)
         return USER_ERROR
     context = getattr(error, "ctx", None)
-    hint = f"hint: see `{context.command_path} --help`" if context else ""
+    hint = f"\nhint: see `{context.command_path} --help`" if context else ""
     if context and (option := getattr(error, "option_name", None)):
         hint = hint_for(context.command, option) or hint
-    console.error(message, hint)
+    console.error(message + hint)
     return USER_ERROR

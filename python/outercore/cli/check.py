@@ -36,7 +36,7 @@ def check(data_set: options.DataSet, json: options.Json = False) -> None:
 def _show(report: dict[str, Any]) -> None:
     for problem in report["problems"]:
         where = f"array `{problem['array']}`: " if problem.get("array") else ""
-        hint = problem.get("hint")
-        console.error(f"{where}{problem['message']}", f"hint: {hint}" if hint else "")
+        hint = f"\nhint: {problem['hint']}" if problem.get("hint") else ""
+        console.error(f"{where}{problem['message']}{hint}")
     if report.get("omitted"):
         console.note(f"and {report['omitted']:,} more")

@@ -106,7 +106,7 @@ def hint_for(command: Any, option: str) -> str | None:
     name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
     for field in fields(kind) if kind is not None else ():
         if field.name == name:
-            return f"hint: `--set {field.path}=VALUE`: {field.described}"
+            return f"\nhint: `--set {field.path}=VALUE`: {field.described}"
     return None
 
 

@@ -100,6 +100,14 @@ def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
             _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), value))
 
 
+def either(value: Any, text: str, *, as_json: bool) -> None:
+    """The whole output of a command: `value` for `--json`, else a line."""
+    if as_json:
+        json_data(value)
+    else:
+        data(text)
+
+
 def result(value: Any, title: str, rows: Sequence[tuple[str, str]], *, as_json: bool) -> None:
     """The whole output of a command: `value` for `--json`, else a table."""
     if as_json:
@@ -145,20 +153,19 @@ def note(text: str) -> None:
     _stderr.print(text, markup=False, soft_wrap=True)
 
 
-def error(message: str, hint: str = "") -> None:
-    """An error and its next step."""
-    first, _, rest = message.partition("\nhint: ")
-    hint = hint or (f"hint: {rest}" if rest else "")
-    _stderr.print(Text.assemble(("error: ", "bold red"), first), soft_wrap=True)
-    if hint:
-        label, _, text = hint.partition(": ")
-        _stderr.print(Text.assemble((f"{label}: ", "bold cyan"), text), soft_wrap=True)
+def error(message: str) -> None:
+    """An error and its next step, the line `hint: `."""
+    _with_hint("error: ", "bold red", message)
 
 
 def stopped(message: str) -> None:
     """Somebody asked to stop, and how to go on."""
-    first, _, hint = message.removeprefix("stopped ").partition("\nhint: ")
-    _stderr.print(Text.assemble(("stopped: ", "bold yellow"), first), soft_wrap=True)
+    _with_hint("stopped: ", "bold yellow", message.removeprefix("stopped "))
+
+
+def _with_hint(label: str, style: str, message: str) -> None:
+    first, _, hint = message.partition("\nhint: ")
+    _stderr.print(Text.assemble((label, style), first), soft_wrap=True)
     if hint:
         _stderr.print(Text.assemble(("hint: ", "bold cyan"), hint), soft_wrap=True)
 
@@ -168,8 +175,8 @@ def crash(problem: BaseException) -> None:
     lines = traceback.format_exception(problem)
     _stderr.print("".join(lines), markup=False, style="dim", soft_wrap=True)
     error(
-        f"internal error: {type(problem).__name__}: {problem}",
-        "hint: please report it with the lines above and the command",
+        f"internal error: {type(problem).__name__}: {problem}\n"
+        "hint: please report it with the lines above and the command"
     )
 
 

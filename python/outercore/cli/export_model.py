@@ -34,7 +34,4 @@ def export_model(
     from outercore import training
 
     directory = training.export_model(run, out, overwrite=overwrite)
-    if json:
-        console.json_data({"model": str(directory)})
-        return
-    console.data(str(directory))
+    console.either({"model": str(directory)}, str(directory), as_json=json)

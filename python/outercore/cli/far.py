@@ -156,11 +156,9 @@ def drop(
                     f"memory server `{chosen.address}`: no region `{wanted}`"
                     "\nhint: `outercore far list` shows those that there are"
                 )
-    if json:
-        console.json_data(dropped)
-    else:
-        total = sum(region["bytes"] for region in dropped)
-        console.data(f"{len(dropped)} dropped, {format_size(total)} given back")
+    total = sum(region["bytes"] for region in dropped)
+    text = f"{len(dropped)} dropped, {format_size(total)} given back"
+    console.either(dropped, text, as_json=json)
     if failed:
         raise InvalidError(
             f"memory server `{chosen.address}`: not dropped: {'; '.join(failed)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -15,74 +15,71 @@ generate = typer.Typer(
 )
 
 
-@generate.command("rmat", no_args_is_help=True)
-def rmat(
-    scale: Annotated[int, typer.Option(help="2^scale nodes.")],
-    out: options.OutDataSet,
-    edge_factor: Annotated[int, typer.Option(help="Edges a node.")] = 16,
+@dataclass(frozen=True)
+class _Rmat:
+    """What `outercore generate rmat` takes."""
+
+    scale: Annotated[int, typer.Option(help="2^scale nodes.")]
+    out: options.OutDataSet
+    edge_factor: Annotated[int, typer.Option(help="Edges a node.")] = 16
     undirected: Annotated[
         bool, typer.Option("--undirected", help="Store every edge in both directions.")
-    ] = False,
-    seed: options.Seed = 0,
-    memory: options.Memory = "1GiB",
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> None:
+    ] = False
+    seed: options.Seed = 0
+    memory: options.Memory = "1GiB"
+    overwrite: options.Overwrite = False
+    json: options.Json = False
+
+
+@generate.command("rmat", no_args_is_help=True)
+@options.of(_Rmat)
+def rmat(given: _Rmat) -> None:
     """Generate an R-MAT (Kronecker) graph: skewed degrees, no communities.
 
     **Example**
 
         outercore generate rmat --scale 22 --edge-factor 16 --out rmat22
     """
-    chosen = {
-        "scale": scale,
-        "edge_factor": edge_factor,
-        "undirected": undirected,
-    }
-    _generate("rmat", out, chosen, seed, memory, overwrite, json)
+    _generate("rmat", given)
+
+
+@dataclass(frozen=True)
+class _Planted:
+    """What `outercore generate planted` takes."""
+
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")]
+    out: options.OutDataSet
+    degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10
+    features: Annotated[int, typer.Option(help="Features a node.")] = 128
+    classes: Annotated[int, typer.Option(help="Communities, which are the labels.")] = 16
+    splits: Annotated[str, typer.Option(help="Shares of the nodes in train, valid and test.")] = (
+        "0.5,0.25,0.25"
+    )
+    homophily: Annotated[
+        float | None, typer.Option(help="Share of edges that stay within a community.")
+    ] = None
+    noise: Annotated[
+        float | None, typer.Option(help="Spread of a node's features around its community's.")
+    ] = None
+    dtype: Annotated[
+        str | None, typer.Option(help="Type of the features: `float32`, `float16`, `bfloat16`.")
+    ] = None
+    seed: options.Seed = 0
+    memory: options.Memory = "1GiB"
+    overwrite: options.Overwrite = False
+    json: options.Json = False
 
 
 @generate.command("planted", no_args_is_help=True)
-def planted(
-    nodes: Annotated[int, typer.Option(help="Number of nodes.")],
-    out: options.OutDataSet,
-    degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10,
-    features: Annotated[int, typer.Option(help="Features a node.")] = 128,
-    classes: Annotated[int, typer.Option(help="Communities, which are the labels.")] = 16,
-    splits: Annotated[
-        str, typer.Option(help="Shares of the nodes in train, valid and test.")
-    ] = "0.5,0.25,0.25",
-    homophily: Annotated[
-        float | None, typer.Option(help="Share of edges that stay within a community.")
-    ] = None,
-    noise: Annotated[
-        float | None, typer.Option(help="Spread of a node's features around its community's.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="Type of the features: `float32`, `float16`, `bfloat16`.")
-    ] = None,
-    seed: options.Seed = 0,
-    memory: options.Memory = "1GiB",
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> None:
+@options.of(_Planted)
+def planted(given: _Planted) -> None:
     """Generate planted communities: features that say little, edges that say more.
 
     **Example**
 
         outercore generate planted --nodes 1000000 --degree 12 --features 256 --out planted
     """
-    chosen = {
-        "nodes": nodes,
-        "degree": degree,
-        "features": features,
-        "classes": classes,
-        "splits": _shares(splits),
-        "homophily": homophily,
-        "noise": noise,
-        "dtype": dtype,
-    }
-    _generate("planted", out, chosen, seed, memory, overwrite, json)
+    _generate("planted", given, splits=_shares(given.splits))
 
 
 def _shares(text: str) -> list[float]:
@@ -95,28 +92,13 @@ def _shares(text: str) -> list[float]:
     return shares
 
 
-def _generate(
-    kind: str,
-    out: Path,
-    chosen: dict[str, Any],
-    seed: int,
-    memory: str,
-    overwrite: bool,
-    json: bool,
-) -> None:
+def _generate(kind: str, given: _Rmat | _Planted, **parsed: Any) -> None:
     from outercore import _native
     from outercore.config.sizes import parse_size
 
-    described = {
-        **chosen,
-        "seed": seed,
-        "memory": parse_size(memory),
-        "overwrite": overwrite,
-        "command": options.command_line(),
-    }
+    chosen = {**vars(given), **parsed, "memory": parse_size(given.memory)}
+    out, json = chosen.pop("out"), chosen.pop("json")
     with console.bars(quiet=json) as progress:
+        described = {**chosen, "command": options.command_line()}
         summary = _native.generate(kind, out, described, progress)
-    if json:
-        console.json_data(summary)
-        return
-    console.table(f"{out}", console.flat(summary))
+    console.result(summary, str(out), console.flat(summary), as_json=json)

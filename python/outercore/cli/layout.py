@@ -54,10 +54,8 @@ def layout(
             raise InvalidError(f"{option}: expected one of {', '.join(known)}; found `{value}`")
     if remove:
         removed = remove_layouts(data_set, array=array)
-        if json:
-            console.json_data({"removed": removed})
-        else:
-            console.data(f"{data_set}: {removed} layouts removed")
+        text = f"{data_set}: {removed} layouts removed"
+        console.either({"removed": removed}, text, as_json=json)
         return
     with console.bars(quiet=json) as progress:
         summary = build_layout(

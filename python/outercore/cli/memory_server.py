@@ -69,7 +69,8 @@ def memory_server(
         outercore memory-server --size 8GiB --token-file far.token --listen unix:/run/far.sock
     """
     if make_token is not None:
-        _write_token(make_token, json=json)
+        path = str(new_token(make_token))
+        console.either({"token_file": path}, f"token in {path}", as_json=json)
         return
     if size is None or token_file is None:
         missing = "--size" if size is None else "--token-file"
@@ -97,14 +98,6 @@ def memory_server(
         _serve(server, stop, quiet=json)
     if not json:
         console.note("stopped: all memory is given back")
-
-
-def _write_token(path: Path, *, json: bool) -> None:
-    written = new_token(path)
-    if json:
-        console.json_data({"token_file": str(written)})
-    else:
-        console.data(f"token in {written}")
 
 
 def _note_on_memory(wanted: int) -> None:

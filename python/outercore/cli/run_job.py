@@ -11,14 +11,12 @@ import typer
 
 from outercore.analytics.config import RunConfig
 from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.recorded import check, start, unrecorded, used_by
-from outercore.analytics.request import teleports
+from outercore.analytics.recorded import start, used_by
 from outercore.analytics.running import Run
 from outercore.cli import config_options, console, options
 from outercore.cli.run_nodes import with_ids
 from outercore.cli.run_output import described, plan_rows, show, warn
 from outercore.config.options import configuration
-from outercore.graph import Graph
 
 _NO_RECORD = Path("none")
 
@@ -101,20 +99,15 @@ def carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
     out = None if job.out is None else str(job.out)
     config = AnalysisConfig(algorithm, chosen, job.run, job.save, out, job.overwrite)
     with console.bars(quiet=job.json) as progress:
-        if job.keeps_record:
-            done, directory = start(
-                config,
-                job.data_set,
-                record=job.record,
-                personalization=personalization,
-                progress=progress,
-                command=options.command_line(),
-            )
-        else:
-            graph = Graph(job.data_set)
-            check(config, graph)
-            vector = teleports(personalization, graph.num_nodes)
-            done, directory = unrecorded(config, graph, vector, progress), None
+        done, directory = start(
+            config,
+            job.data_set,
+            record=job.record,
+            personalization=personalization,
+            progress=progress,
+            command=options.command_line(),
+            recorded=job.keeps_record,
+        )
     tell(done, config, job, directory)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -48,15 +48,18 @@ def stop_on_signals(stop: StopRequest) -> Iterator[None]:
             raise KeyboardInterrupt
         stop.request()
 
-    handled = heeded(signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, handle) for number in handled}
+    with handled(handle):
+        yield
+
+
+@contextmanager
+def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within the block `handler` gets SIGINT and SIGTERM, but not one that was ignored before."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heeded}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def heeded(*numbers: signal.Signals) -> list[signal.Signals]:
-    """Those signals that the process was not started to ignore."""
-    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        for number, former in before.items():
+            signal.signal(number, former)
