@@ -234,7 +234,7 @@ def test_candidates_come_from_a_file_of_names(root: Path, outcome: Any) -> None:
     Path("some.txt").write_text("n3\nnobody\n")
     code, out, err = outcome(*command)
     assert (code, out) == (1, "")
-    assert "--candidates: `some.txt`, line 2: entity `nobody` is not in the data set" in err
+    assert "--candidates: `some.txt`: line 2: entity `nobody` is not in the data set" in err
     assert outcome(*command[:-1], "none.txt")[0] == 1
 
 

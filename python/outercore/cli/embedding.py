@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +14,8 @@ from outercore.cli import console, options
 from outercore.cli.embedding_figures import compare, evaluate
 from outercore.cli.embedding_options import Ids, Metric, OfRun, Score, Searching
 from outercore.cli.embedding_results import written
-from outercore.embedding.use.questions import Group, check_names, read_questions
-from outercore.errors import InvalidError, NotFoundError
+from outercore.embedding.use.questions import read_questions
+from outercore.errors import InvalidError
 from outercore.outputs import check_place
 from outercore.storage import missing_file
 
@@ -160,26 +159,21 @@ def predict(given: _Predict) -> None:
     given.check_out()
     opened = given.open(given.score)
     parts = {"head": given.head, "relation": given.relation, "tail": given.tail}
-    known = {name: some for name, some in parts.items() if some}
+    known: Any = {name: some for name, some in parts.items() if some}
     if (given.questions is None) == (not known):
         raise InvalidError(
             "embedding predict: expected two of `--head`, `--relation` and `--tail`, or "
             "`--questions FILE`"
         )
-    asked: Any = {"k": given.k, "by_id": given.ids, "leave_out_known": given.leave_out_known}
+    asked: Any = {"k": given.k, "leave_out_known": given.leave_out_known}
     asked |= given.where(opened, "model")
-    groups: Iterable[Group] = [Group([1], known)]
-    if given.questions is not None:
-        groups = read_questions(given.questions, _GROUP)
     with given.answers(opened) as answers:
-        for group in groups:
-            question = {**asked, **group.given}
-            try:
-                found = embeddings.predict(opened, **question)
-            except (InvalidError, NotFoundError):
-                if given.questions is not None:
-                    check_names(given.questions, group, opened, by_id=given.ids)
-                raise
+        if given.questions is None:
+            found = embeddings.predict(opened, **known, by_id=given.ids, **asked)
+            answers.add_predictions(found)
+            return
+        for group in read_questions(given.questions, opened, _GROUP, by_id=given.ids):
+            found = embeddings.predict(opened, by_id=True, **{**group, **asked})
             answers.add_predictions(found)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,55 +20,74 @@ PARTS = ("head", "relation", "tail")
 _OPEN = "?"
 
 
-class Group(NamedTuple):
-    """Questions that follow each other in a file and have the same open part."""
-
-    lines: list[int]
-    """Of each, from 1."""
-    given: dict[str, list[str]]
-    """The two known parts, each a list."""
-
-
-def read_questions(path: Path, most: int) -> Iterator[Group]:
+def read_questions(
+    path: Path, embedding: Embedding, most: int, *, by_id: bool
+) -> Iterator[dict[str, NDArray[np.int64]]]:
     """The questions of a text of `head`, `relation`, `tail` separated by tabs, one of them `?`.
 
-    In their order, at most so many in a group. A blank line ends nothing and is passed over.
+    In their order, at most so many at once: the ids of the two parts that are known. A blank line
+    ends nothing and is passed over.
 
     Errors: `NotFoundError`; `InvalidError` names the line.
     """
-    pending: list[list[str]] = []
-    lines: list[int] = []
+    pending: dict[int, list[str]] = {}
+    first: list[str] = []
     for number, parts in _rows(path):
         full = len(pending) == most
-        if pending and (full or parts.index(_OPEN) != pending[0].index(_OPEN)):
-            yield _group(lines, pending)
-            pending, lines = [], []
-        pending.append(parts)
-        lines.append(number)
+        if pending and (full or parts.index(_OPEN) != first.index(_OPEN)):
+            yield _known(path, embedding, pending, by_id=by_id)
+            pending = {}
+        first = parts
+        pending[number] = parts
     if not pending:
         raise InvalidError(f"questions `{path}`: expected at least one, found none")
-    yield _group(lines, pending)
+    yield _known(path, embedding, pending, by_id=by_id)
 
 
-def _group(lines: list[int], rows: list[list[str]]) -> Group:
-    columns = dict(zip(PARTS, map(list, zip(*rows, strict=True)), strict=True))
-    return Group(lines, {name: column for name, column in columns.items() if column[0] != _OPEN})
+def read_candidates(embedding: Embedding, path: Path, *, by_id: bool) -> NDArray[np.int64]:
+    """The entities that a file lists: a text of one name (or id) a line, or an `.npy` of ids.
 
-
-def check_names(path: Path, group: Group, embedding: Embedding, *, by_id: bool) -> None:
-    """Looks for a line that names what the embedding does not have.
-
-    Cost: a look-up in the dictionary for every name, so only worth it once something went wrong.
-
-    Errors: those of `Embedding.entity_ids`, with the line.
+    Errors: `NotFoundError`, `InvalidError` name the file and the line.
     """
-    for name, column in group.given.items():
-        ids = embedding.relation_ids if name == "relation" else embedding.entity_ids
-        for line, one in zip(group.lines, column, strict=True):
+    try:
+        if path.suffix.lower() == ".npy":
+            ids = np.load(path, allow_pickle=False)
+            return embedding.entity_ids(ids.reshape(-1).tolist(), by_id=True)
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise missing_file("--candidates: file", path) from None
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"--candidates: `{path}`: {error}") from None
+    names = {number: line for number, line in enumerate(lines, start=1) if line}
+    return _ids(f"--candidates: `{path}`", names, partial(embedding.entity_ids, by_id=by_id))
+
+
+def _known(
+    path: Path, embedding: Embedding, rows: dict[int, list[str]], *, by_id: bool
+) -> dict[str, NDArray[np.int64]]:
+    """The ids of the parts of some lines that are known."""
+    found = {}
+    for place, part in enumerate(PARTS):
+        names = {line: parts[place] for line, parts in rows.items()}
+        if _OPEN not in names.values():
+            ids = embedding.relation_ids if part == "relation" else embedding.entity_ids
+            found[part] = _ids(f"questions `{path}`", names, partial(ids, by_id=by_id))
+    return found
+
+
+def _ids(
+    what: str, names: dict[int, str], ids: Callable[[list[str]], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Ids of the names of some lines; an error names the first line with a wrong one."""
+    try:
+        return ids(list(names.values()))
+    except (InvalidError, NotFoundError):
+        for line, name in names.items():
             try:
-                ids(one, by_id=by_id)
+                ids([name])
             except (InvalidError, NotFoundError) as error:
-                raise type(error)(f"questions `{path}`: line {line}: {error}") from None
+                raise type(error)(f"{what}: line {line}: {error}") from None
+        raise
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -88,27 +108,3 @@ def _parts(path: Path, number: int, line: str) -> list[str]:
             f"tabs, one of them `{_OPEN}`; found `{line}`"
         )
     return parts
-
-
-def read_candidates(embedding: Embedding, path: Path, *, by_id: bool) -> NDArray[np.int64]:
-    """The entities that a file lists: a text of one name (or id) a line, or an `.npy` of ids.
-
-    Errors: `NotFoundError`, `InvalidError` name the file and the line.
-    """
-    try:
-        if path.suffix.lower() == ".npy":
-            ids = np.load(path, allow_pickle=False)
-            return embedding.entity_ids(ids.reshape(-1).tolist(), by_id=True)
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        raise missing_file("--candidates: file", path) from None
-    except (OSError, ValueError) as error:
-        raise InvalidError(f"--candidates: `{path}`: {error}") from None
-    found = []
-    for number, line in enumerate(lines, start=1):
-        if line:
-            try:
-                found.append(embedding.entity_ids([line], by_id=by_id)[0])
-            except (InvalidError, NotFoundError) as error:
-                raise type(error)(f"--candidates: `{path}`, line {number}: {error}") from None
-    return np.array(found, np.int64)
