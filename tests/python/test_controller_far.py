@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from outercore.scheduling.machines import ThisMachine
-from outercore.scheduling.measuring import tune
-from outercore.scheduling.points import TuneConfig
-from outercore.scheduling.running import run_jobs
 
 import naive
 import outercore as oc
 from far_server import FarServer
 from outercore.cli.jobs import parse
 from outercore.scheduling.decide import Table
+from outercore.scheduling.machines import ThisMachine
+from outercore.scheduling.measuring import tune
+from outercore.scheduling.points import TuneConfig
+from outercore.scheduling.running import run_jobs
 
 
 @pytest.fixture(scope="module")

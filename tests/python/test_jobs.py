@@ -15,11 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outercore.scheduling.estimates import estimate
-from outercore.scheduling.request import Request
-from outercore.scheduling.running import run_jobs
-from outercore.scheduling.shape import graph_shape
-from outercore.scheduling.states import JobState, load_states
 
 import naive
 import outercore as oc
@@ -30,6 +25,11 @@ from outercore.graph import Graph
 from outercore.runs.lock import only_one
 from outercore.scheduling import machine
 from outercore.scheduling.decide import ASSUMED_TURNING_POINT, Measurement, Table
+from outercore.scheduling.estimates import estimate
+from outercore.scheduling.request import Request
+from outercore.scheduling.running import run_jobs
+from outercore.scheduling.shape import graph_shape
+from outercore.scheduling.states import JobState, load_states
 
 CORE = min(os.sched_getaffinity(0))
 MIB = 1 << 20

@@ -15,11 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outercore.scheduling.budgets import least_budget, local_budget
-from outercore.scheduling.measuring import tune
-from outercore.scheduling.points import TuneConfig, points
-from outercore.scheduling.shape import graph_shape
-from outercore.scheduling.table_file import load_table, table_path
 
 import naive
 import outercore as oc
@@ -28,7 +23,12 @@ from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.graph import Graph
 from outercore.runs.lock import only_one
 from outercore.scheduling import measuring
+from outercore.scheduling.budgets import least_budget, local_budget
 from outercore.scheduling.decide import GraphShape, Table
+from outercore.scheduling.measuring import tune
+from outercore.scheduling.points import TuneConfig, points
+from outercore.scheduling.shape import graph_shape
+from outercore.scheduling.table_file import load_table, table_path
 
 CORES = len(os.sched_getaffinity(0))
 
