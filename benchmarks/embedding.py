@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
+from outercore.embedding.epochs import Epochs
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.ranking.evaluate import Evaluation, evaluate
 from outercore.embedding.store import MemoryStore
@@ -159,7 +160,7 @@ def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> N
             f"{report.triples / report.seconds:,.0f} triples/s{score}"
         )
 
-    trainer.fit(lambda: ranks("valid").mrr, tell)
+    Epochs(trainer, validate=lambda: ranks("valid").mrr, after_epoch=tell).run()
     print(f"{name}, seed {seed}: {ranks('test')}")
 
 

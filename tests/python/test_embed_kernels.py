@@ -16,7 +16,7 @@ from outercore.embedding.config import BuiltInModel, LossConfig, LossName, Model
 from outercore.embedding.kernels import Masked, Workspace, pair_scores
 from outercore.embedding.losses import build_loss
 from outercore.embedding.models import Chunk, CustomModel, Model, RotatE, Side, TransE, build_model
-from outercore.embedding.touched import summed
+from outercore.embedding.trainer import summed
 from outercore.errors import InvalidError
 
 MODELS = [ModelConfig(kind=kind, dim=12) for kind in get_args(BuiltInModel)]

@@ -86,7 +86,7 @@ def _steps(optimiser: Optimiser, *, dense: bool) -> torch.Tensor:
     for _ in range(5):
         if dense:
             gradients = torch.randn(7, 4, generator=random, dtype=torch.float64)
-            optimiser.step(table, state, None, gradients, 0.1)
+            optimiser.step(table, state, torch.arange(7), gradients, 0.1)
         else:
             gradients = torch.randn(7, 4, generator=random, dtype=torch.float64)
             half = torch.randperm(7, generator=torch.Generator().manual_seed(0))

@@ -20,6 +20,7 @@ import embed_reference as reference
 from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import BuiltInModel, EmbedConfig, ModelConfig, ModelName
 from outercore.embedding.diverged import DivergedError
+from outercore.embedding.epochs import Epochs
 from outercore.embedding.losses import build_loss
 from outercore.embedding.models import CustomModel, Model, build_model
 from outercore.embedding.pieces import even_pieces
@@ -500,9 +501,11 @@ def test_training_stops_early_and_leaves_the_best_tables() -> None:
     trainer = trainer_of(config, shifts())
     scores = iter([0.1, 0.5, 0.4, 0.5])
     seen: list[tuple[EpochReport, Tensor]] = []
-    reports = trainer.fit(
-        lambda: next(scores), lambda report: seen.append((report, tables(trainer)[0].clone()))
-    )
+    reports = Epochs(
+        trainer,
+        validate=lambda: next(scores),
+        after_epoch=lambda report: seen.append((report, tables(trainer)[0].clone())),
+    ).run()
     assert len(reports) == 8
     assert [report.score for report in reports] == [None, 0.1, None, 0.5, None, 0.4, None, 0.5]
     assert [report.epoch for report in reports if report.best] == [1, 3]
@@ -599,7 +602,7 @@ def test_complex_reaches_what_it_should_on_small_knowledge_graphs(
     def mrr(split: str) -> float:
         return evaluate(store, trainer.model, splits[split], reciprocal=True, known=known).mrr
 
-    trainer.fit(lambda: mrr("valid"))
+    Epochs(trainer, validate=lambda: mrr("valid")).run()
     assert mrr("test") > least
 
 

@@ -12,17 +12,17 @@ use outercore_io::{CostModel, Disk, Engine, EngineConfig, RealDisk, Tier, free_s
 use outercore_store::dataset::DataSet;
 use serde_json::Value;
 
-use crate::algorithm::Algorithm;
-use crate::algorithms::pagerank::Teleport;
+use crate::algorithm::{Leaves, Scale};
+use crate::algorithms::Algorithm;
 use crate::checkpoint::{self, Checkpoints};
 use crate::config::{CheckpointConfig, RunConfig};
-use crate::dispatch;
 use crate::far;
 use crate::output::Need;
 use crate::plan::{CheckpointPlan, FarShare, PlanInput, RunPlan};
 use crate::segments::segments;
 use crate::state::Spill;
 use crate::stream_run::{OnProgress, StreamOptions, StreamRun};
+use crate::teleport::Teleport;
 
 /// Reads in flight at most; segments are long, so that staging sets the limit.
 const DEPTH: usize = 64;
@@ -34,8 +34,8 @@ pub(crate) fn need(
     personalized: u64,
     config: &RunConfig,
 ) -> Need {
-    let mut need = dispatch::need(algorithm, grid, personalized);
-    if config.checkpoint.is_some() && algorithm.leaves_checkpoints() {
+    let mut need = algorithm.need(&Scale::of(grid, personalized));
+    if config.checkpoint.is_some() && algorithm.leaves_checkpoints() != Leaves::Never {
         need.fixed.0 += checkpoint::MEMORY.0;
     }
     need
@@ -51,7 +51,8 @@ fn wanted_of<'c>(
     algorithm: &Algorithm,
     config: &'c RunConfig,
 ) -> Result<Option<&'c CheckpointConfig>> {
-    let wanted = config.checkpoint.as_ref().filter(|_| algorithm.leaves_checkpoints());
+    let wanted =
+        config.checkpoint.as_ref().filter(|_| algorithm.leaves_checkpoints() != Leaves::Never);
     let Some(wanted) = wanted else { return Ok(None) };
     if !(0.0..=1e9).contains(&wanted.seconds) {
         let seconds = wanted.seconds;
@@ -127,8 +128,7 @@ impl<'a> Purpose<'a> {
     ) -> Result<Option<CheckpointPlan>> {
         let Some(algorithm) = self.algorithm else { return Ok(None) };
         let Some(wanted) = wanted_of(algorithm, config)? else { return Ok(None) };
-        // Components are found in a single pass where their state is in memory.
-        if matches!(algorithm, Algorithm::Wcc {}) && plan.spill.is_none() {
+        if algorithm.leaves_checkpoints() == Leaves::WhereSpilled && plan.spill.is_none() {
             return Ok(None);
         }
         Ok(CheckpointPlan::new(&self.need, grid.shape(), wanted.seconds))

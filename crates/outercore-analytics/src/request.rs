@@ -7,16 +7,16 @@ use outercore_far::FarTier;
 use outercore_grid::Grid;
 use outercore_store::dataset::DataSet;
 
-use crate::algorithm::Algorithm;
-use crate::algorithms::pagerank::Teleport;
+use crate::algorithms::Algorithm;
 use crate::config::RunConfig;
-use crate::dispatch::{self, Found};
 use crate::output::{Counters, Need, Values};
 use crate::plan::RunPlan;
 use crate::prepare::{Purpose, checkpoints, divide, need, open, planned, scratch};
 use crate::profile::Profile;
+use crate::result::Found;
 use crate::source::{check_graph, check_weights, open_grid};
 use crate::stream_run::{OnProgress, StreamRun};
+use crate::teleport::Teleport;
 
 /// Dense inputs that JSON is no place for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,10 +124,11 @@ pub fn run_through(
     if let Some(checkpoints) = checkpoints {
         run.leave_checkpoints(checkpoints);
     }
-    let found = dispatch::compute(&mut run, algorithm, &teleport)?;
+    let found = algorithm.run(&mut run, &teleport)?;
     run.release();
     let file = plan.result_window.map(|window| (scratch(&data_set, config), window));
-    let Found { values, facts } = found.deliver(&mut run, algorithm, &teleport, file)?;
+    let zeros = algorithm.zeros(&mut run)?;
+    let Found { values, facts } = found.deliver(&mut run, &zeros, &teleport, file)?;
     let mut counters = run.counters();
     counters.iterations =
         facts.get("iterations").and_then(serde_json::Value::as_u64).unwrap_or_default();

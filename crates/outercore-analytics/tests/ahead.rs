@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fixture::{Pair, Sum, sim, sums};
 use outercore_analytics::{EdgeProgram, Flow, Passes, Selection, StreamOptions, StreamRun};
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::Arcs;
 use outercore_io::reader::{Completion, FileId, ReadRequest, Reader};
 use outercore_io::sim::{Fault, SimConfig, SimReader};
 use outercore_io::{Arena, Engine};
-
-use fixture::{Pair, Sum, sim, sums};
 
 /// Selections by number: everything, everything with weights, some partitions, the other way.
 fn select<'a>(number: usize, all: &'a [bool], some: &'a [bool]) -> Selection<'a> {

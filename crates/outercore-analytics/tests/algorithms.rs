@@ -1,6 +1,12 @@
 //! Every algorithm against its definition, on grids of every kind.
 
+use outercore_analytics::algorithms::betweenness::Betweenness;
 use outercore_analytics::algorithms::betweenness::{self, Sources};
+use outercore_analytics::algorithms::kcore::Kcore;
+use outercore_analytics::algorithms::label_propagation::LabelPropagation;
+use outercore_analytics::algorithms::radii::Radii;
+use outercore_analytics::algorithms::scc::Scc;
+use outercore_analytics::algorithms::triangles::Triangles;
 use outercore_analytics::algorithms::{kcore, label_propagation, radii, scc, triangles};
 use outercore_analytics::{
     Algorithm, Flow, FlowName, Inputs, Isolated, MemoryRun, Passes, Raw, RunConfig, Values, run,
@@ -354,22 +360,25 @@ fn in_memory(graph: &Graph, order: Order, log2: u32) -> Vec<(Algorithm, Values)>
     let drawn = Sources::Drawn { samples: 4, seed: 3 };
     let between = betweenness::betweenness(run, drawn, false, true).unwrap();
     vec![
-        (Algorithm::Scc {}, Values::I64(ids(run, &strong))),
-        (Algorithm::Kcore {}, Values::I64(ids(run, &cores))),
-        (Algorithm::LabelPropagation { max_iterations: 5 }, Values::I64(ids(run, &labels))),
-        (Algorithm::Triangles {}, Values::I64(ids(run, &corners))),
+        (Algorithm::Scc(Scc {}), Values::I64(ids(run, &strong))),
+        (Algorithm::Kcore(Kcore {}), Values::I64(ids(run, &cores))),
         (
-            Algorithm::Radii { sources: 64, seed: 3, flow: FlowName::In },
+            Algorithm::LabelPropagation(LabelPropagation { max_iterations: 5 }),
+            Values::I64(ids(run, &labels)),
+        ),
+        (Algorithm::Triangles(Triangles {}), Values::I64(ids(run, &corners))),
+        (
+            Algorithm::Radii(Radii { sources: 64, seed: 3, flow: FlowName::In }),
             Values::I32(by_node(run, &far, |_| unreachable!())),
         ),
         (
-            Algorithm::Betweenness {
+            Algorithm::Betweenness(Betweenness {
                 sources: None,
                 samples: Some(4),
                 seed: 3,
                 weights: None,
                 normalized: true,
-            },
+            }),
             Values::F64(by_node(run, &between, |_| unreachable!())),
         ),
     ]

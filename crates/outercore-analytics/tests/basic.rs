@@ -1,7 +1,7 @@
 //! PageRank, searches, components and degrees against their definitions.
 
 use outercore_analytics::algorithms::degrees::DegreeName;
-use outercore_analytics::algorithms::pagerank::{PagerankOptions, Teleport};
+use outercore_analytics::algorithms::pagerank::{Pagerank, Teleport};
 use outercore_analytics::algorithms::{bfs, degrees, pagerank, sssp, wcc};
 use outercore_analytics::{Flow, MemoryRun, deliver};
 use outercore_grid::Order;
@@ -59,8 +59,13 @@ fn check(graph: &Csc, symmetric: bool, order: Order, log2: u32, name: &str) {
     let turned_weights = weights_of(&turned);
 
     for (reverse, weighted) in [(false, false), (true, false), (false, true), (true, true)] {
-        let options =
-            PagerankOptions { max_iterations: 7, tolerance: 0.0, weighted, reverse, damping: 0.85 };
+        let options = Pagerank {
+            max_iterations: 7,
+            tolerance: 0.0,
+            weights: weighted.then(|| "weight".into()),
+            reverse,
+            damping: 0.85,
+        };
         let (graph, weights) =
             if reverse { (&turned, &turned_weights) } else { (&full, &arc_weights) };
         let weight = |arc: usize| if weighted { weights[arc] } else { 1.0 };
@@ -168,11 +173,11 @@ fn connected_nodes_without_in_arcs_count_once_in_the_median() {
 fn ranks_that_do_not_come_to_rest_are_refused_with_a_way_out() {
     let mut run =
         MemoryRun::new(3, &[(0, 1, 1.0), (1, 0, 1.0), (2, 0, 1.0)], false, Order::Degree, 2);
-    let options = PagerankOptions { max_iterations: 2, tolerance: 1e-9, ..Default::default() };
+    let options = Pagerank { max_iterations: 2, tolerance: 1e-9, ..Default::default() };
     let error = pagerank::pagerank(&mut run, &options, &Teleport::uniform(3)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("after 2 iterations, wanted 1e-9\nhint: raise max_iterations"), "{text}");
-    let options = PagerankOptions { damping: 1.5, ..options };
+    let options = Pagerank { damping: 1.5, ..options };
     let error = pagerank::pagerank(&mut run, &options, &Teleport::uniform(3)).unwrap_err();
     assert_eq!(error.to_string(), "pagerank: damping 1.5, expected 0 <= damping < 1");
     assert!(Teleport::given(3, vec![1], vec![0.0]).is_err());

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fixture::Pair;
 use outercore_analytics::algorithms::{bfs, kcore, label_propagation, pagerank, sssp, wcc};
 use outercore_analytics::state::{Slots, Spill};
 use outercore_analytics::{
@@ -16,8 +17,6 @@ use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::Order;
 use outercore_io::{Backend, Disk, FaultDisk, FaultKind, FaultPlan, FileLock, RealDisk};
 use outercore_testkit::Csc;
-
-use fixture::Pair;
 
 /// Everything that leaves checkpoints, on a grid in memory; values and facts as text.
 const KINDS: [&str; 7] = ["pagerank", "weighted", "bfs", "sssp", "kcore", "labels", "wcc"];
@@ -30,9 +29,13 @@ fn compute(kind: &str, run: &mut MemoryRun) -> Result<String> {
         let facts = serde_json::to_string(&raw.facts).unwrap();
         Ok(format!("{facts} {:?}", deliver(run, raw, &|_| 0.1)?))
     }
-    let ranks = |run: &mut MemoryRun, weighted| {
+    let ranks = |run: &mut MemoryRun, weighted: bool| {
         let teleport = pagerank::Teleport::given(300, vec![3, 7], vec![1.0, 2.0])?;
-        let options = pagerank::PagerankOptions { weighted, tolerance: 1e-3, ..Default::default() };
+        let options = pagerank::Pagerank {
+            weights: weighted.then(|| "weight".into()),
+            tolerance: 1e-3,
+            ..Default::default()
+        };
         let raw = pagerank::pagerank(run, &options, &teleport)?;
         told(run, raw)
     };
@@ -236,7 +239,7 @@ fn a_run_goes_on_to_more_iterations_than_it_was_begun_with() {
     let config = |resume| config(&pair, Bytes::gib(1), resume, 0.0);
     let error = execute(&pair, &early.replace(":12", ":4"), &config(false), quiet).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("raise max_iterations and go on from the checkpoint"), "{text}");
+    assert!(text.contains("resume the run with a higher max_iterations"), "{text}");
     let none = RunConfig { checkpoint: None, ..config(false) };
     let text = execute(&pair, &early.replace(":12", ":4"), &none, quiet).unwrap_err().to_string();
     assert!(text.contains("raise max_iterations, or set tolerance=0"), "{text}");

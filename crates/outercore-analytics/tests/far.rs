@@ -4,6 +4,12 @@ mod fixture;
 
 use std::sync::Arc;
 
+use fixture::Pair;
+use outercore_analytics::algorithms::bfs::Bfs;
+use outercore_analytics::algorithms::kcore::Kcore;
+use outercore_analytics::algorithms::pagerank::Pagerank;
+use outercore_analytics::algorithms::sssp::Sssp;
+use outercore_analytics::algorithms::wcc::Wcc;
 use outercore_analytics::{
     Algorithm, Counters, FlowName, Inputs, Outcome, PathResult, RunConfig, Source, Values, plan,
     run, run_through,
@@ -16,8 +22,6 @@ use outercore_grid::Order;
 use outercore_io::{Engine, EngineConfig};
 use outercore_testkit::{Csc, HeapRemote};
 
-use fixture::Pair;
-
 fn options() -> FarOptions {
     let options = FarOptions::new("10.0.0.9:7411".parse().unwrap());
     FarOptions { chunk: Bytes::kib(64), queue_length: 8, ..options }
@@ -28,32 +32,32 @@ fn tier(server: &HeapRemote, options: &FarOptions) -> Arc<FarTier> {
 }
 
 fn pagerank(iterations: u32) -> Algorithm {
-    Algorithm::Pagerank {
+    Algorithm::Pagerank(Pagerank {
         damping: 0.85,
         max_iterations: iterations,
         tolerance: 0.0,
         weights: None,
         reverse: false,
-    }
+    })
 }
 
 fn bfs() -> Algorithm {
-    Algorithm::Bfs {
+    Algorithm::Bfs(Bfs {
         source: Source::Node(7),
         flow: FlowName::Out,
         cutoff: None,
         result: PathResult::Distances,
-    }
+    })
 }
 
 fn sssp() -> Algorithm {
-    Algorithm::Sssp {
+    Algorithm::Sssp(Sssp {
         source: Source::Node(7),
         weights: Some("w".into()),
         flow: FlowName::Out,
         cutoff: None,
         result: PathResult::Distances,
-    }
+    })
 }
 
 fn config() -> RunConfig {
@@ -85,7 +89,9 @@ fn served(counters: &Counters) -> (u64, u64) {
 fn results_are_the_same_for_every_far_ratio_and_with_and_without_buffering() {
     for symmetric in [false, true] {
         let pair = Pair::skewed(symmetric);
-        for algorithm in [pagerank(6), bfs(), sssp(), Algorithm::Wcc {}, Algorithm::Kcore {}] {
+        for algorithm in
+            [pagerank(6), bfs(), sssp(), Algorithm::Wcc(Wcc {}), Algorithm::Kcore(Kcore {})]
+        {
             let expected = near(&pair, &algorithm, &config()).unwrap();
             for far_ratio in [Some(0.0), Some(0.4), Some(1.0), None] {
                 for buffering in [true, false] {
@@ -117,7 +123,9 @@ fn state_goes_to_scratch_files_while_edges_are_far() {
     for symmetric in [false, true] {
         let graph = Csc::power_law(300_000, 900_000, 5);
         let pair = Pair::with_log2(&graph, symmetric, Order::Degree, 14);
-        for algorithm in [pagerank(4), bfs(), sssp(), Algorithm::Wcc {}, Algorithm::Kcore {}] {
+        for algorithm in
+            [pagerank(4), bfs(), sssp(), Algorithm::Wcc(Wcc {}), Algorithm::Kcore(Kcore {})]
+        {
             let expected = near(&pair, &algorithm, &RunConfig { build: false, ..config() });
             let expected = expected.unwrap();
             for far_ratio in [None, Some(0.4), Some(1.0)] {

@@ -1,7 +1,7 @@
 //! Clustering, closeness, hubs, communities, weighted paths: against their definitions.
 
 use outercore_analytics::algorithms::betweenness::{self, Sources};
-use outercore_analytics::algorithms::hits::{self, HitsOptions, Score};
+use outercore_analytics::algorithms::hits::{self, Hits, Score};
 use outercore_analytics::algorithms::{bfs, closeness, local_clustering, louvain, sssp};
 use outercore_analytics::{Flow, Isolated, MemoryRun, Passes, Raw};
 use outercore_core::{Bytes, ErrorKind};
@@ -119,7 +119,7 @@ proptest! {
         let [hubs, authorities] =
             naive::ranks::hits(&csc, 7, |arc| if weighted { weights[arc] } else { 1.0 });
         for (score, expected) in [(Score::Hubs, hubs), (Score::Authorities, authorities)] {
-            let options = HitsOptions { max_iterations: 7, tolerance: 0.0, weighted, score };
+            let options = Hits { max_iterations: 7, tolerance: 0.0, weights: weighted.then(|| "weight".into()), score };
             for (grid, mut run) in graph.runs() {
                 let raw = hits::hits(&mut run, &options).unwrap();
                 near(&by_node(&mut run, &raw, |_| 0.0), &expected, &grid);
@@ -306,7 +306,7 @@ fn options_that_cannot_be_are_refused() {
     let empty = betweenness::betweenness(&mut run, Sources::Given(&[]), false, true).unwrap_err();
     assert_eq!(empty.kind(), ErrorKind::Invalid);
     assert!(louvain::louvain(&mut run, 0.0, false).is_err());
-    let options = HitsOptions { max_iterations: 1, tolerance: 1e-12, ..HitsOptions::default() };
+    let options = Hits { max_iterations: 1, tolerance: 1e-12, ..Hits::default() };
     let mut path =
         MemoryRun::new(4, &[(0, 1, 1.0), (1, 2, 1.0), (0, 2, 1.0)], false, Order::Natural, 1);
     let error = hits::hits(&mut path, &options).unwrap_err().to_string();

@@ -5,6 +5,7 @@ mod fixture;
 
 use std::path::Path;
 
+use fixture::Pair;
 use outercore_analytics::algorithms::degrees::{self, DegreeName};
 use outercore_analytics::algorithms::{bfs, kcore, label_propagation, pagerank, sssp, wcc};
 use outercore_analytics::state::{Slots, Spill};
@@ -17,8 +18,6 @@ use outercore_grid::Order;
 use outercore_io::Backend;
 use outercore_testkit::Csc;
 use proptest::prelude::*;
-
-use fixture::Pair;
 
 const PAGERANK: &str = r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":3,"tolerance":0,"weights":null,"reverse":false}"#;
 
@@ -146,10 +145,10 @@ fn compute(kind: usize, run: &mut MemoryRun, source: u64) -> String {
         format!("{facts} {:?}", deliver(run, raw, &|_| 0.1).unwrap())
     }
     let nodes = run.shape().nodes;
-    let ranks = |run: &mut MemoryRun, weighted, reverse| {
+    let ranks = |run: &mut MemoryRun, weighted: bool, reverse| {
         let teleport = pagerank::Teleport::given(nodes, vec![source], vec![1.0]).unwrap();
-        let options = pagerank::PagerankOptions {
-            weighted,
+        let options = pagerank::Pagerank {
+            weights: weighted.then(|| "weight".into()),
             reverse,
             tolerance: if weighted { 1e-3 } else { 0.0 },
             max_iterations: if weighted { 200 } else { 5 },

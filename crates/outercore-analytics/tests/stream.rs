@@ -8,6 +8,14 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fixture::{Pair, sim, sums};
+use outercore_analytics::algorithms::bfs::Bfs;
+use outercore_analytics::algorithms::kcore::Kcore;
+use outercore_analytics::algorithms::pagerank::Pagerank;
+use outercore_analytics::algorithms::scc::Scc;
+use outercore_analytics::algorithms::sssp::Sssp;
+use outercore_analytics::algorithms::triangles::Triangles;
+use outercore_analytics::algorithms::wcc::Wcc;
 use outercore_analytics::algorithms::{bfs, kcore, pagerank, scc, sssp, triangles, wcc};
 use outercore_analytics::{
     Algorithm, EdgeProgram, Flow, FlowName, Inputs, Passes, PathResult, RunConfig, Selection,
@@ -18,8 +26,6 @@ use outercore_grid::{Arcs, Order, PIECE_EDGES};
 use outercore_io::sim::{Fault, SimConfig};
 use outercore_io::{Engine, EngineConfig, available_backends};
 use outercore_testkit::Csc;
-
-use fixture::{Pair, sim, sums};
 
 #[test]
 fn sums_have_the_same_bits_for_all_threads_budgets_and_back_ends() {
@@ -238,7 +244,7 @@ fn results_from_disk_are_those_from_memory() {
         let pair = Pair::skewed(symmetric);
         let mut memory = pair.memory();
         let teleport = pagerank::Teleport::uniform(pair.nodes);
-        let options = pagerank::PagerankOptions::default();
+        let options = pagerank::Pagerank::default();
         let raw = pagerank::pagerank(&mut memory, &options, &teleport).unwrap();
         let ranks = deliver(&mut memory, raw, &|node| teleport.of(node)).unwrap();
         let raw = bfs::bfs(&mut memory, &bfs::Search::new(&[7], Flow::Along)).unwrap();
@@ -256,38 +262,38 @@ fn results_from_disk_are_those_from_memory() {
         };
         let expected = [
             (
-                Algorithm::Pagerank {
+                Algorithm::Pagerank(Pagerank {
                     damping: 0.85,
                     max_iterations: 100,
                     tolerance: 1e-6,
                     weights: None,
                     reverse: false,
-                },
+                }),
                 Values::F64(ranks),
             ),
             (
-                Algorithm::Bfs {
+                Algorithm::Bfs(Bfs {
                     source: Source::Node(7),
                     flow: FlowName::Out,
                     cutoff: None,
                     result: PathResult::Distances,
-                },
+                }),
                 Values::I32(levels),
             ),
             (
-                Algorithm::Sssp {
+                Algorithm::Sssp(Sssp {
                     source: Source::Node(7),
                     weights: Some("w".into()),
                     flow: FlowName::Out,
                     cutoff: None,
                     result: PathResult::Distances,
-                },
+                }),
                 Values::F64(distances),
             ),
-            (Algorithm::Wcc {}, whole("wcc")),
-            (Algorithm::Scc {}, whole("scc")),
-            (Algorithm::Kcore {}, whole("kcore")),
-            (Algorithm::Triangles {}, whole("triangles")),
+            (Algorithm::Wcc(Wcc {}), whole("wcc")),
+            (Algorithm::Scc(Scc {}), whole("scc")),
+            (Algorithm::Kcore(Kcore {}), whole("kcore")),
+            (Algorithm::Triangles(Triangles {}), whole("triangles")),
         ];
         for (algorithm, expected) in &expected {
             for (memory, threads) in [(Bytes::mib(20), 1), (Bytes::gib(1), 3)] {
@@ -365,12 +371,12 @@ fn graphs_with_next_to_nothing_in_them_have_results_of_their_length() {
 #[test]
 fn a_path_takes_a_pass_for_each_node_and_all_are_short() {
     let pair = Pair::new(&Csc::path(3_000), false, Order::Natural);
-    let algorithm = Algorithm::Bfs {
+    let algorithm = Algorithm::Bfs(Bfs {
         source: Source::Node(0),
         flow: FlowName::Out,
         cutoff: None,
         result: PathResult::Distances,
-    };
+    });
     let mut quiet = |_: &str, _, _, _: &str| Ok(());
     let config = RunConfig::default();
     let outcome = run(&pair.data_set, &algorithm, Inputs::default(), &config, &mut quiet).unwrap();

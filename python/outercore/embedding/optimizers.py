@@ -24,9 +24,9 @@ class Optimiser(Protocol):
         """Numbers of state beside a row of `width`; the state starts with zeros."""
 
     def step(
-        self, table: Tensor, state: Tensor, rows: Tensor | None, gradients: Tensor, rate: float
+        self, table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float
     ) -> None:
-        """Moves `rows` of the table; `None` means all of them.
+        """Moves `rows` of the table.
 
         Shapes: `table` [all, width], `state` [all, state width], `rows` int64 [touched],
         ascending without repetition, `gradients` [touched, width], overwritten.
@@ -42,14 +42,10 @@ class Adagrad:
         return width
 
     def step(
-        self, table: Tensor, state: Tensor, rows: Tensor | None, gradients: Tensor, rate: float
+        self, table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float
     ) -> None:
         """See `Optimiser`."""
-        sums = state if rows is None else state.index_select(0, rows)
-        sums.addcmul_(gradients, gradients)
-        if rows is None:
-            table.addcdiv_(gradients, sums.sqrt().add_(_EPSILON), value=-rate)
-            return
+        sums = state.index_select(0, rows).addcmul_(gradients, gradients)
         state.index_copy_(0, rows, sums)
         moved = table.index_select(0, rows)
         moved.addcdiv_(gradients, sums.sqrt_().add_(_EPSILON), value=-rate)
@@ -65,14 +61,10 @@ class RowAdagrad:
         return 1
 
     def step(
-        self, table: Tensor, state: Tensor, rows: Tensor | None, gradients: Tensor, rate: float
+        self, table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float
     ) -> None:
         """See `Optimiser`."""
         mean = torch.linalg.vecdot(gradients, gradients).div_(gradients.size(1)).unsqueeze_(1)
-        if rows is None:
-            sums = state.add_(mean)
-            table.addcdiv_(gradients, sums.sqrt().add_(_EPSILON), value=-rate)
-            return
         sums = state.index_select(0, rows).add_(mean)
         state.index_copy_(0, rows, sums)
         table.index_add_(0, rows, gradients.div_(sums.sqrt_().add_(_EPSILON)), alpha=-rate)
@@ -94,20 +86,17 @@ class Adam:
         return 2 * width + 1
 
     def step(
-        self, table: Tensor, state: Tensor, rows: Tensor | None, gradients: Tensor, rate: float
+        self, table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float
     ) -> None:
         """See `Optimiser`."""
         width = gradients.size(1)
-        kept = state if rows is None else state.index_select(0, rows)
+        kept = state.index_select(0, rows)
         mean, square, steps = kept[:, :width], kept[:, width : 2 * width], kept[:, 2 * width :]
         steps.add_(1.0)
         mean.lerp_(gradients, 1.0 - self.first)
         square.mul_(self.second).addcmul_(gradients, gradients, value=1.0 - self.second)
         size = (square / (1.0 - self.second**steps)).sqrt_().add_(self.epsilon)
         move = mean / (1.0 - self.first**steps) / size
-        if rows is None:
-            table.sub_(move, alpha=rate)
-            return
         state.index_copy_(0, rows, kept)
         table.index_add_(0, rows, move, alpha=-rate)
 

@@ -25,7 +25,6 @@ from outercore.embedding.pool_negatives import Asked, PoolNegatives
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.regularizers import build_regulariser
 from outercore.embedding.store import Pool, Store, TableLayout
-from outercore.embedding.touched import Touched
 
 
 class Ask(NamedTuple):
@@ -70,6 +69,13 @@ class _PoolContext(NamedTuple):
     pool: Pool
     negatives: PoolNegatives
     known: dict[Side, KnownTargets]
+
+
+class _Touched(NamedTuple):
+    """Rows that a batch touches, with a gradient for each time that it does."""
+
+    entities: list[tuple[Tensor, Tensor]]
+    relations: list[tuple[Tensor, Tensor]]
 
 
 class Trainer:
@@ -152,20 +158,6 @@ class Trainer:
         seconds = time.perf_counter() - started
         return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds, pools=pools)
 
-    def fit(
-        self,
-        validate: Callable[[], float] | None = None,
-        after_epoch: Callable[[EpochReport], None] | None = None,
-    ) -> list[EpochReport]:
-        """Trains all epochs, or until validation finds nothing better for `patience` times.
-
-        `validate` gives a score of the tables as they are, larger is better; the best ones are
-        in the store afterwards. `Epochs` does the same with checkpoints.
-        """
-        from outercore.embedding.epochs import Epochs
-
-        return Epochs(self, validate=validate, after_epoch=after_epoch).run()
-
     def _context(self, pool: Pool) -> _PoolContext:
         negatives = PoolNegatives(
             self.config.negatives,
@@ -222,15 +214,14 @@ class Trainer:
         at: tuple[int, int, int],
     ) -> float:
         pool = context.pool
-        found = Touched()
+        touched, of_relations = _Touched([], []), self.store.relations.size(1) > 0
         value = pool.entities.new_zeros(())
         for side, chunks in asked.items():
             for places, negatives in (some for one in chunks for some in one.apart()):
-                value += self._chunk(context, places, side, negatives, unit, found)
+                value += self._chunk(context, places, side, negatives, unit, touched)
         loss = float(value)
-        has_relations = self.store.relations.size(1) > 0
-        entities = found.entities()
-        relations = found.relations() if has_relations else None
+        entities = summed(touched.entities)
+        relations = summed(touched.relations) if of_relations else None
         fit = math.isfinite(loss) and _fit(pool.entity_state, *entities)
         if not fit or (relations and not _fit(self.store.relation_state, *relations)):
             raise _diverged(at, str(loss))
@@ -247,9 +238,9 @@ class Trainer:
         side: Side,
         negatives: Negatives,
         unit: float,
-        found: Touched,
+        touched: _Touched,
     ) -> Tensor:
-        """Adds a chunk's gradients to `found` and returns its loss."""
+        """Adds a chunk's gradients to `touched` and returns its loss."""
         pool, device = context.pool, context.pool.entities.device
         triples = pool.triples[places]
         question = ask(
@@ -278,10 +269,10 @@ class Trainer:
         to_candidates = torch.zeros_like(chunk.candidates)
         result = self.model.gradients(chunk, self._loss, to_candidates, self._workspace)
         value = result.value + self._regularise(chunk, result)
-        found.add_entities(anchors, result.anchors)
-        found.add_entities(targets, result.targets)
-        found.add_entities(candidates, to_candidates)
-        found.add_relations(relations, result.relations)
+        touched.entities.append((anchors, result.anchors))
+        touched.entities.append((targets, result.targets))
+        touched.entities.append((candidates, to_candidates))
+        touched.relations.append((relations, result.relations))
         return value
 
     def _masked(
@@ -338,6 +329,22 @@ class Trainer:
                     rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
                 )
         return cost
+
+
+def summed(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Distinct rows, ascending, and the sums of their gradients.
+
+    Shapes: each piece is int64 [rows] and [rows, width].
+    """
+    rows, places = torch.unique(torch.cat([rows for rows, _ in pieces]), return_inverse=True)
+    first = pieces[0][1]
+    sums = first.new_zeros(len(rows), first.size(1))
+    start = 0
+    for _, gradients in pieces:
+        stop = start + len(gradients)
+        sums.index_add_(0, places[start:stop], gradients)
+        start = stop
+    return rows, sums
 
 
 def _fit(state: Tensor, rows: Tensor, gradients: Tensor) -> bool:

@@ -5,14 +5,17 @@ mod weighted;
 
 use outercore_core::{Bytes, Error, Permutation, Result};
 use outercore_grid::{Arcs, GridShape};
+use serde::{Deserialize, Serialize};
 
 use self::counts::{Count, Counts};
 use self::weighted::Distances;
-
+use crate::algorithm::{GraphAlgorithm, Scale, require_nodes};
 use crate::output::{Isolated, Need, Raw};
 use crate::partitions::{all, each_partition};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
 /// From which nodes shortest paths are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +33,67 @@ pub enum Sources<'a> {
     },
 }
 
-/// What [`betweenness`] takes.
-pub fn need(shape: &GridShape, weighted: bool) -> Need {
-    Need {
-        // Distances twice, with a bit each, and arcs that are awaited.
-        state_per_node: 44 + if weighted { 21 } else { 0 },
-        fixed: Bytes(0),
-        output: Bytes(8 * shape.nodes),
-        working: None,
-        passes: None,
-        spill: None,
+/// Options of [`betweenness`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Betweenness {
+    /// Nodes from which paths are counted; all by default.
+    pub sources: Option<Vec<u64>>,
+    /// So many nodes instead.
+    pub samples: Option<u32>,
+    /// Of their draw.
+    pub seed: u64,
+    /// Edge array of lengths; arcs of length 1 by default.
+    pub weights: Option<String>,
+    /// Divided by the number of pairs.
+    pub normalized: bool,
+}
+
+impl Default for Betweenness {
+    fn default() -> Self {
+        Self { sources: None, samples: None, seed: 0, weights: None, normalized: true }
+    }
+}
+
+impl GraphAlgorithm for Betweenness {
+    fn validate(&self, nodes: u64) -> Result<()> {
+        match (&self.sources, self.samples) {
+            (Some(_), Some(_)) => {
+                Err(Error::invalid("betweenness: both sources and samples, expected one of them"))
+            }
+            (None, Some(samples)) if samples == 0 || u64::from(samples) > nodes => {
+                Err(Error::invalid(format!(
+                    "betweenness: samples {samples}, expected 1 to {nodes}, the nodes of the graph"
+                )))
+            }
+            (Some(sources), None) => require_nodes("betweenness", "sources", sources, nodes),
+            _ => Ok(()),
+        }
+    }
+
+    fn weights(&self) -> Option<&str> {
+        self.weights.as_deref()
+    }
+
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        Need {
+            // Distances twice, with a bit each, and arcs that are awaited.
+            state_per_node: 44 + if self.weights.is_some() { 21 } else { 0 },
+            fixed: Bytes(0),
+            output: Bytes(8 * scale.shape.nodes),
+            working: None,
+            passes: None,
+            spill: None,
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        let sources = match (&self.sources, self.samples) {
+            (Some(sources), _) => Sources::Given(sources),
+            (None, Some(samples)) => Sources::Drawn { samples, seed: self.seed },
+            (None, None) => Sources::All,
+        };
+        betweenness(run, sources, self.weights.is_some(), self.normalized).map(AnyRaw::from)
     }
 }
 

@@ -1,15 +1,20 @@
 //! Breadth-first search by levels.
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape, Side};
+use outercore_grid::{Arcs, Side};
 use serde::{Deserialize, Serialize};
 
 use super::predecessors::{self, predecessors};
 use super::starts::Starts;
+use crate::algorithm::{
+    FlowName, GraphAlgorithm, Leaves, PathResult, Scale, Source, require_nodes,
+};
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::partitions::{all, is_everywhere};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
+use crate::teleport::Teleport;
 
 /// Which search; see [`bfs`].
 #[derive(Clone, Copy, Debug)]
@@ -29,31 +34,73 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What a search takes; predecessors, from levels in memory.
-pub fn need(shape: &GridShape, flow: Flow, predecessors: bool) -> Need {
-    if predecessors {
-        // Levels as they are found, then as distances.
-        return Need {
-            state_per_node: 5 + 8 + predecessors::PER_NODE,
-            output: Bytes(8 * shape.nodes),
-            ..Need::default()
-        };
+/// Options of [`bfs`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bfs {
+    /// Where it begins.
+    pub source: Source,
+    /// Which way arcs are followed.
+    #[serde(default, rename = "direction")]
+    pub flow: FlowName,
+    /// It ends after so many levels.
+    #[serde(default)]
+    pub cutoff: Option<u32>,
+    /// Levels or predecessors.
+    #[serde(default)]
+    pub result: PathResult,
+}
+
+impl GraphAlgorithm for Bfs {
+    fn validate(&self, nodes: u64) -> Result<()> {
+        require_nodes("bfs", "source", self.source.nodes(), nodes)
     }
-    Need {
-        state_per_node: 5,
-        output: Bytes(4 * shape.nodes),
-        spill: Some(SpillNeed {
-            shown: PerNode::new(0, 1),
-            fixed: PerNode::NONE,
-            own: PerNode::new(4, 0),
-            target: PerNode::new(4, 2),
-            traffic: TRAFFIC,
-            writes_own: true,
-            any_order: true,
-            flow,
-            result: ResultTable::Own,
-        }),
-        ..Need::default()
+
+    fn leaves_checkpoints(&self) -> Leaves {
+        if self.result.is_before() { Leaves::Never } else { Leaves::Always }
+    }
+
+    /// Predecessors, from levels in memory.
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        if self.result.is_before() {
+            // Levels as they are found, then as distances.
+            return Need {
+                state_per_node: 5 + 8 + predecessors::PER_NODE,
+                output: Bytes(8 * scale.shape.nodes),
+                ..Need::default()
+            };
+        }
+        Need {
+            state_per_node: 5,
+            output: Bytes(4 * scale.shape.nodes),
+            spill: Some(SpillNeed {
+                shown: PerNode::new(0, 1),
+                fixed: PerNode::NONE,
+                own: PerNode::new(4, 0),
+                target: PerNode::new(4, 2),
+                traffic: TRAFFIC,
+                writes_own: true,
+                any_order: true,
+                flow: self.flow.into(),
+                result: ResultTable::Own,
+            }),
+            ..Need::default()
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        let search =
+            Search { sources: self.source.nodes(), flow: self.flow.into(), cutoff: self.cutoff };
+        match self.result {
+            PathResult::Distances => bfs(run, &search).map(AnyRaw::from),
+            PathResult::Predecessors => bfs_predecessors(run, &search).map(AnyRaw::from),
+        }
+    }
+
+    /// A source without arcs still reaches itself.
+    fn zeros<R: Passes>(&self, _: &mut R) -> Result<Vec<u64>> {
+        let sources = if self.result.is_before() { &[] } else { self.source.nodes() };
+        Ok(sources.to_vec())
     }
 }
 

@@ -1,19 +1,63 @@
 //! Closeness centrality.
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape};
+use outercore_grid::Arcs;
+use serde::{Deserialize, Serialize};
 
+use crate::algorithm::{FlowName, GraphAlgorithm, Scale, require_nodes};
 use crate::output::{Isolated, Need, Raw};
 use crate::partitions::{all, each_partition, is_everywhere};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
 /// Searches that go side by side, a bit each.
 const TOGETHER: usize = 64;
 
-/// What [`closeness`] takes.
-pub fn need(shape: &GridShape) -> Need {
-    Need { state_per_node: 24, output: Bytes(8 * shape.nodes), ..Need::default() }
+/// Options of [`closeness`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Closeness {
+    /// Nodes whose closeness is wanted; all by default.
+    pub nodes: Option<Vec<u64>>,
+    /// Which way arcs are followed.
+    #[serde(rename = "direction")]
+    pub flow: FlowName,
+    /// Times the share of nodes reached.
+    pub improved: bool,
+}
+
+impl Default for Closeness {
+    fn default() -> Self {
+        Self { nodes: None, flow: FlowName::In, improved: true }
+    }
+}
+
+impl GraphAlgorithm for Closeness {
+    fn validate(&self, nodes: u64) -> Result<()> {
+        match &self.nodes {
+            Some(wanted) => require_nodes("closeness", "nodes", wanted, nodes),
+            None => Ok(()),
+        }
+    }
+
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        Need { state_per_node: 24, output: Bytes(8 * scale.shape.nodes), ..Need::default() }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        let nodes = self.nodes.as_deref();
+        closeness(run, nodes, self.flow.into(), self.improved).map(AnyRaw::from)
+    }
+
+    /// A node without arcs reaches none.
+    fn zeros<R: Passes>(&self, run: &mut R) -> Result<Vec<u64>> {
+        let Some(nodes) = &self.nodes else { return Ok(Vec::new()) };
+        let places = run.place(nodes)?;
+        let isolated = nodes.iter().zip(places).filter(|(_, place)| place.is_none());
+        Ok(isolated.map(|(&node, _)| node).collect())
+    }
 }
 
 /// For each node one over the mean distance from it to the nodes that it reaches along `flow`.

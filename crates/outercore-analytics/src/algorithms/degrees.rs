@@ -4,10 +4,13 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 use serde::{Deserialize, Serialize};
 
+use crate::algorithm::{GraphAlgorithm, Scale};
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::partitions::{add_degrees, degrees_table};
 use crate::program::{Degree, Flow, Passes};
+use crate::result::AnyRaw;
 use crate::state::{PerNode, Table, Traffic};
+use crate::teleport::Teleport;
 
 /// Which arcs to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,26 +25,39 @@ pub enum DegreeName {
     Total,
 }
 
-/// What degrees take.
-pub fn need(shape: &GridShape) -> Need {
-    Need {
-        state_per_node: 8,
-        // Counts by value while the median is sought, a megabyte of them at most.
-        fixed: Bytes::mib(1),
-        output: Bytes(8 * shape.nodes),
-        passes: Some(0),
-        spill: Some(SpillNeed {
-            shown: PerNode::NONE,
-            fixed: PerNode::NONE,
-            own: PerNode::new(8, 0),
-            target: PerNode::new(8, 0),
-            traffic: Traffic::default(),
-            writes_own: false,
-            any_order: true,
-            flow: Flow::Once,
-            result: ResultTable::Own,
-        }),
-        ..Need::default()
+/// Options of [`degrees`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Degrees {
+    /// Which.
+    pub which: DegreeName,
+}
+
+impl GraphAlgorithm for Degrees {
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        Need {
+            state_per_node: 8,
+            // Counts by value while the median is sought, a megabyte of them at most.
+            fixed: Bytes::mib(1),
+            output: Bytes(8 * scale.shape.nodes),
+            passes: Some(0),
+            spill: Some(SpillNeed {
+                shown: PerNode::NONE,
+                fixed: PerNode::NONE,
+                own: PerNode::new(8, 0),
+                target: PerNode::new(8, 0),
+                traffic: Traffic::default(),
+                writes_own: false,
+                any_order: true,
+                flow: Flow::Once,
+                result: ResultTable::Own,
+            }),
+            ..Need::default()
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        degrees(run, self.which).map(AnyRaw::from)
     }
 }
 

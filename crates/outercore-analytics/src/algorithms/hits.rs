@@ -1,14 +1,16 @@
 //! Hubs and authorities.
 
 use outercore_core::{Bytes, Error, Result};
-use outercore_grid::GridShape;
 use serde::{Deserialize, Serialize};
 
 use super::pagerank::Spread;
+use crate::algorithm::{GraphAlgorithm, Scale};
 use crate::output::{Isolated, Need, Raw};
 use crate::partitions::all;
 use crate::program::{Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
 /// Which of the two scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,31 +23,28 @@ pub enum Score {
     Authorities,
 }
 
-/// What to compute; see [`hits`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HitsOptions {
+/// Options of [`hits`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hits {
     /// Iterations at most, 1 or more.
     pub max_iterations: u32,
     /// Ready when the scores change by no more than this together; 0: always all iterations.
     pub tolerance: f64,
-    /// Whether arcs count by their weights.
-    pub weighted: bool,
+    /// Edge array by which arcs count.
+    pub weights: Option<String>,
     /// Which score.
     pub score: Score,
 }
 
-impl Default for HitsOptions {
+impl Default for Hits {
     fn default() -> Self {
-        Self { max_iterations: 100, tolerance: 1e-8, weighted: false, score: Score::default() }
+        Self { max_iterations: 100, tolerance: 1e-8, weights: None, score: Score::default() }
     }
 }
 
-impl HitsOptions {
-    /// Checks what the types cannot.
-    ///
-    /// # Errors
-    /// `Invalid`, naming the option, its value and the accepted range.
-    pub fn validate(&self) -> Result<()> {
+impl GraphAlgorithm for Hits {
+    fn validate(&self, _: u64) -> Result<()> {
         let Self { max_iterations, tolerance, .. } = *self;
         if tolerance.is_nan() || tolerance < 0.0 {
             return Err(Error::invalid(format!("hits: tolerance {tolerance}, expected 0 or more")));
@@ -55,15 +54,22 @@ impl HitsOptions {
         }
         Ok(())
     }
-}
 
-/// What [`hits`] takes.
-pub fn need(shape: &GridShape, options: &HitsOptions) -> Need {
-    Need {
-        state_per_node: 24,
-        output: Bytes(8 * shape.nodes),
-        passes: (options.tolerance == 0.0).then_some(2 * u64::from(options.max_iterations)),
-        ..Need::default()
+    fn weights(&self) -> Option<&str> {
+        self.weights.as_deref()
+    }
+
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        Need {
+            state_per_node: 24,
+            output: Bytes(8 * scale.shape.nodes),
+            passes: (self.tolerance == 0.0).then_some(2 * u64::from(self.max_iterations)),
+            ..Need::default()
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        hits(run, self).map(AnyRaw::from)
     }
 }
 
@@ -84,8 +90,8 @@ pub fn need(shape: &GridShape, options: &HitsOptions) -> Need {
 ///
 /// # Source
 /// Kleinberg, "Authoritative sources in a hyperlinked environment" (1999).
-pub fn hits<R: Passes>(run: &mut R, options: &HitsOptions) -> Result<Raw<f64>> {
-    options.validate()?;
+pub fn hits<R: Passes>(run: &mut R, options: &Hits) -> Result<Raw<f64>> {
+    options.validate(run.shape().nodes)?;
     let shape = *run.shape();
     let everywhere = all(shape.partitions());
     let zeros = || -> Vec<Vec<f64>> {
@@ -94,12 +100,12 @@ pub fn hits<R: Passes>(run: &mut R, options: &HitsOptions) -> Result<Raw<f64>> {
     let (mut hubs, mut authorities, mut next) = (zeros(), zeros(), zeros());
     let start = 1.0 / shape.connected.max(1) as f64;
     hubs.iter_mut().for_each(|hubs| hubs.fill(start));
-    let spread = Spread { weighted: options.weighted };
+    let spread = Spread { weighted: options.weights.is_some() };
     let select = |flow| Selection {
         sources: &everywhere,
         targets: &everywhere,
         flow,
-        weights: options.weighted,
+        weights: options.weights.is_some(),
     };
     let (mut iterations, mut change) = (0, f64::INFINITY);
     while iterations < options.max_iterations {

@@ -1,25 +1,41 @@
 //! Core numbers.
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::GridShape;
+use serde::{Deserialize, Serialize};
 
-use crate::output::{Isolated, Need, Raw};
-use crate::program::{Flow, Passes};
-
+use crate::algorithm::{GraphAlgorithm, Leaves, Scale};
 use crate::gather::{
     Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
 };
+use crate::output::{Isolated, Need, Raw};
 use crate::partitions::all;
+use crate::program::{Flow, Passes};
+use crate::result::AnyRaw;
+use crate::teleport::Teleport;
 
-/// What [`kcore`] takes; `largest`: the most arcs of a partition, in and out taken together.
-pub fn need(shape: &GridShape, largest: u64) -> Need {
-    Need {
-        state_per_node: 12,
-        fixed: Bytes((shape.partitions() * shape.partitions()) as u64),
-        output: Bytes(8 * shape.nodes),
-        working: Some(working(shape, largest)),
-        passes: None,
-        spill: Some(SPILL),
+/// Options of [`kcore`]; there are none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kcore {}
+
+impl GraphAlgorithm for Kcore {
+    fn leaves_checkpoints(&self) -> Leaves {
+        Leaves::Always
+    }
+
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        Need {
+            state_per_node: 12,
+            fixed: Bytes((scale.shape.partitions() * scale.shape.partitions()) as u64),
+            output: Bytes(8 * scale.shape.nodes),
+            working: Some(working(scale.shape, scale.largest)),
+            passes: None,
+            spill: Some(SPILL),
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        kcore(run).map(AnyRaw::from)
     }
 }
 

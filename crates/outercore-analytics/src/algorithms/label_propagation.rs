@@ -1,28 +1,62 @@
 //! Communities by label propagation.
 
-use outercore_core::{Bytes, Result};
+use outercore_core::{Bytes, Error, Result};
 use outercore_grid::GridShape;
+use serde::{Deserialize, Serialize};
 
 use super::beyond;
+use crate::algorithm::{GraphAlgorithm, Leaves, Scale};
 use crate::gather::{
     Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
 };
 use crate::output::{Isolated, Need, Raw};
 use crate::partitions::all;
 use crate::program::{Flow, Passes};
+use crate::result::AnyRaw;
 use crate::state::Table;
+use crate::teleport::Teleport;
 
-/// What [`label_propagation`] takes; `largest`: the most arcs of a partition, in and out taken
-/// together.
-pub fn need(shape: &GridShape, largest: u64) -> Need {
-    let adjacency = (shape.partitions() * shape.partitions()) as u64;
-    Need {
-        state_per_node: 12,
-        fixed: Bytes(adjacency + shape.nodes.div_ceil(8)),
-        output: Bytes(8 * shape.nodes),
-        working: Some(working(shape, largest)),
-        passes: None,
-        spill: Some(SPILL),
+/// Options of [`label_propagation`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LabelPropagation {
+    /// Iterations at most, 1 or more.
+    pub max_iterations: u32,
+}
+
+impl Default for LabelPropagation {
+    fn default() -> Self {
+        Self { max_iterations: 10 }
+    }
+}
+
+impl GraphAlgorithm for LabelPropagation {
+    fn validate(&self, _: u64) -> Result<()> {
+        if self.max_iterations == 0 {
+            let text = "label_propagation: max_iterations 0, expected at least 1";
+            return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
+
+    fn leaves_checkpoints(&self) -> Leaves {
+        Leaves::Always
+    }
+
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        let adjacency = (scale.shape.partitions() * scale.shape.partitions()) as u64;
+        Need {
+            state_per_node: 12,
+            fixed: Bytes(adjacency + scale.shape.nodes.div_ceil(8)),
+            output: Bytes(8 * scale.shape.nodes),
+            working: Some(working(scale.shape, scale.largest)),
+            passes: None,
+            spill: Some(SPILL),
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        label_propagation(run, self.max_iterations).map(AnyRaw::from)
     }
 }
 

@@ -1,19 +1,31 @@
 //! Local clustering coefficients.
 
 use outercore_core::Result;
-use outercore_grid::GridShape;
+use serde::{Deserialize, Serialize};
 
-use super::triangles::{self, Corners, Counted, corners};
+use super::triangles::{Corners, Counted, Triangles, corners};
+use crate::algorithm::{GraphAlgorithm, Scale};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::Passes;
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
-/// What [`local_clustering`] takes; `largest`: the most arcs of a partition, in and out taken
-/// together.
-pub fn need(shape: &GridShape, largest: u64) -> Need {
-    let need = triangles::need(shape, largest);
-    // How many neighbours each node has.
-    Need { state_per_node: need.state_per_node + 4, ..need }
+/// Options of [`local_clustering`]; there are none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LocalClustering {}
+
+impl GraphAlgorithm for LocalClustering {
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        let need = Triangles {}.need(scale);
+        // How many neighbours each node has.
+        Need { state_per_node: need.state_per_node + 4, ..need }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        local_clustering(run).map(AnyRaw::from)
+    }
 }
 
 /// For each node the share of the possible arcs between its neighbours that are there.

@@ -3,14 +3,18 @@
 mod level;
 
 use outercore_core::{Bytes, Error, Result};
-use outercore_grid::{Arcs, GridShape};
+use outercore_grid::Arcs;
+use serde::{Deserialize, Serialize};
 
 use self::level::Level;
+use crate::algorithm::{GraphAlgorithm, Scale};
 use crate::gather::neighbour_counts;
 use crate::output::{Isolated, Need, Raw};
 use crate::partitions::all;
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
 /// A level is over when it has raised modularity by less: as in networkx.
 const LEAST_GAIN: f64 = 1e-7;
@@ -18,15 +22,45 @@ const LEAST_GAIN: f64 = 1e-7;
 /// Bytes of an edge at one of its ends: the other end and the weight.
 const PER_SLOT: u64 = 12;
 
-/// What [`louvain`] takes: the edges of a level in memory, and those of the next while it is made.
-pub fn need(shape: &GridShape) -> Need {
-    let slots = if shape.symmetric { shape.arcs } else { 2 * shape.arcs };
-    Need {
-        state_per_node: 96,
-        fixed: Bytes(2 * PER_SLOT * slots),
-        output: Bytes(8 * shape.nodes),
-        passes: Some(1),
-        ..Need::default()
+/// Options of [`louvain`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Louvain {
+    /// How small communities are.
+    pub resolution: f64,
+    /// Edge array by which edges count.
+    pub weights: Option<String>,
+}
+
+impl Default for Louvain {
+    fn default() -> Self {
+        Self { resolution: 1.0, weights: None }
+    }
+}
+
+impl GraphAlgorithm for Louvain {
+    fn validate(&self, _: u64) -> Result<()> {
+        validate(self.resolution)
+    }
+
+    fn weights(&self) -> Option<&str> {
+        self.weights.as_deref()
+    }
+
+    /// The edges of a level in memory, and those of the next while it is made.
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        let slots = if scale.shape.symmetric { scale.shape.arcs } else { 2 * scale.shape.arcs };
+        Need {
+            state_per_node: 96,
+            fixed: Bytes(2 * PER_SLOT * slots),
+            output: Bytes(8 * scale.shape.nodes),
+            passes: Some(1),
+            ..Need::default()
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        louvain(run, self.resolution, self.weights.is_some()).map(AnyRaw::from)
     }
 }
 
@@ -34,7 +68,7 @@ pub fn need(shape: &GridShape) -> Need {
 ///
 /// # Errors
 /// `Invalid`: a resolution that is not above 0.
-pub fn validate(resolution: f64) -> Result<()> {
+fn validate(resolution: f64) -> Result<()> {
     if resolution > 0.0 && resolution.is_finite() {
         return Ok(());
     }

@@ -1,53 +1,44 @@
 //! PageRank by power iteration.
 
-mod teleport;
-
 use outercore_core::{Bytes, Error, Result};
-use outercore_grid::{Arcs, GridShape, Side};
+use outercore_grid::{Arcs, Side};
 use serde::{Deserialize, Serialize};
 
-pub use self::teleport::Teleport;
-use self::teleport::isolated_shares;
 use super::beyond;
+use crate::algorithm::{GraphAlgorithm, Leaves, Scale};
 use crate::checkpoint::FloatBits;
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::partitions::{all, degrees_here};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection, fetch};
+use crate::result::AnyRaw;
 use crate::state::{Closed, PerNode, Step, Stored, Table, Tables, Traffic};
+pub use crate::teleport::Teleport;
+use crate::teleport::isolated_shares;
 
-/// What to compute; see [`pagerank`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PagerankOptions {
+/// Options of [`pagerank`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pagerank {
     /// Share of a rank that follows the arcs, in `0.0..1.0`.
     pub damping: f64,
     /// Iterations at most, 1 or more.
     pub max_iterations: u32,
     /// Ready when the ranks change by no more than this together; 0: always all iterations.
     pub tolerance: f64,
-    /// Whether ranks flow in proportion to weights.
-    pub weighted: bool,
+    /// Edge array in proportion to which ranks flow.
+    pub weights: Option<String>,
     /// Whether ranks flow from targets to sources.
     pub reverse: bool,
 }
 
-impl Default for PagerankOptions {
+impl Default for Pagerank {
     fn default() -> Self {
-        Self {
-            damping: 0.85,
-            max_iterations: 100,
-            tolerance: 1e-6,
-            weighted: false,
-            reverse: false,
-        }
+        Self { damping: 0.85, max_iterations: 100, tolerance: 1e-6, weights: None, reverse: false }
     }
 }
 
-impl PagerankOptions {
-    /// Checks what the types cannot.
-    ///
-    /// # Errors
-    /// `Invalid`, naming the option, its value and the accepted range.
-    pub fn validate(&self) -> Result<()> {
+impl GraphAlgorithm for Pagerank {
+    fn validate(&self, _: u64) -> Result<()> {
         let Self { damping, max_iterations, tolerance, .. } = *self;
         if !(0.0..1.0).contains(&damping) {
             return Err(Error::invalid(format!(
@@ -64,32 +55,41 @@ impl PagerankOptions {
         }
         Ok(())
     }
-}
 
-/// What PageRank takes.
-pub fn need(shape: &GridShape, options: &PagerankOptions, personalized: u64) -> Need {
-    let state = 20 + if personalized > 0 { 8 } else { 0 } + if options.weighted { 4 } else { 0 };
-    Need {
-        state_per_node: state,
-        fixed: Bytes(16 * personalized),
-        output: Bytes(8 * shape.nodes),
-        working: None,
-        passes: (options.tolerance == 0.0)
-            .then_some(u64::from(options.max_iterations) + u64::from(options.weighted)),
-        spill: Some(SpillNeed {
-            shown: PerNode::new(8, 0),
-            fixed: PerNode::new(
-                if options.weighted { 8 } else { 4 } + if personalized > 0 { 8 } else { 0 },
-                0,
-            ),
-            own: PerNode::new(8, 0),
-            target: PerNode::new(8, 0),
-            traffic: TRAFFIC,
-            writes_own: options.tolerance > 0.0,
-            any_order: false,
-            flow: if options.reverse { Flow::Against } else { Flow::Along },
-            result: ResultTable::Own,
-        }),
+    fn weights(&self) -> Option<&str> {
+        self.weights.as_deref()
+    }
+
+    fn leaves_checkpoints(&self) -> Leaves {
+        Leaves::Always
+    }
+
+    fn need(&self, &Scale { shape, personalized, .. }: &Scale<'_>) -> Need {
+        let weighted = self.weights.is_some();
+        let of_teleport = if personalized > 0 { 8 } else { 0 };
+        Need {
+            state_per_node: 20 + of_teleport + if weighted { 4 } else { 0 },
+            fixed: Bytes(16 * personalized),
+            output: Bytes(8 * shape.nodes),
+            working: None,
+            passes: (self.tolerance == 0.0)
+                .then_some(u64::from(self.max_iterations) + u64::from(weighted)),
+            spill: Some(SpillNeed {
+                shown: PerNode::new(8, 0),
+                fixed: PerNode::new(if weighted { 8 } else { 4 } + of_teleport, 0),
+                own: PerNode::new(8, 0),
+                target: PerNode::new(8, 0),
+                traffic: TRAFFIC,
+                writes_own: self.tolerance > 0.0,
+                any_order: false,
+                flow: if self.reverse { Flow::Against } else { Flow::Along },
+                result: ResultTable::Own,
+            }),
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, teleport: &Teleport) -> Result<AnyRaw> {
+        pagerank(run, self, teleport).map(AnyRaw::from)
     }
 }
 
@@ -302,15 +302,15 @@ struct At {
 /// nodes as in networkx.
 pub fn pagerank<R: Passes>(
     run: &mut R,
-    options: &PagerankOptions,
+    options: &Pagerank,
     teleport: &Teleport,
 ) -> Result<Raw<f64>> {
-    options.validate()?;
+    options.validate(run.shape().nodes)?;
     let (nodes, connected) = (run.shape().nodes, run.shape().connected);
+    let weighted = options.weights.is_some();
     let everywhere = all(run.shape().partitions());
     let flow = if options.reverse { Flow::Against } else { Flow::Along };
-    let select =
-        Selection { sources: &everywhere, targets: &everywhere, flow, weights: options.weighted };
+    let select = Selection { sources: &everywhere, targets: &everywhere, flow, weights: weighted };
     let fixed = fixed(run, options, teleport)?;
     let isolated = isolated_shares(run, teleport)?;
 
@@ -345,7 +345,7 @@ pub fn pagerank<R: Passes>(
         let is_last = at.iterations + 1 == options.max_iterations;
         let scalar = (1.0 - options.damping) + options.damping * at.dangling.value();
         let step = Iteration {
-            spread: Spread { weighted: options.weighted },
+            spread: Spread { weighted },
             damping: options.damping,
             teleport,
             scalar,
@@ -405,7 +405,7 @@ fn start_of(lost: f64) -> At {
 /// By what ranks are divided, and the teleport vector in the grid's numbering.
 fn fixed<R: Passes>(
     run: &mut R,
-    options: &PagerankOptions,
+    options: &Pagerank,
     teleport: &Teleport,
 ) -> Result<Table<(Divisor, Option<Vec<f64>>)>> {
     let given = |run: &mut R, part: usize| -> Result<Option<Vec<f64>>> {
@@ -421,8 +421,8 @@ fn fixed<R: Passes>(
     Table::build(run, 1, |_, part| Ok((divisors.take(part)?, given.take(part)?)))
 }
 
-fn divisors<R: Passes>(run: &mut R, options: &PagerankOptions) -> Result<Table<Divisor>> {
-    if !options.weighted {
+fn divisors<R: Passes>(run: &mut R, options: &Pagerank) -> Result<Table<Divisor>> {
+    if options.weights.is_none() {
         let which = if options.reverse { Degree::In } else { Degree::Out };
         if run.spill().is_none() {
             let degrees = degrees_here(run, which)?;

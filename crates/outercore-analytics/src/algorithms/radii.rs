@@ -1,25 +1,60 @@
 //! Distances from a sample of nodes to all others: how wide the graph is.
 
 use outercore_core::{Bytes, Error, Permutation, Result};
-use outercore_grid::{Arcs, GridShape};
+use outercore_grid::Arcs;
+use serde::{Deserialize, Serialize};
 
+use crate::algorithm::{FlowName, GraphAlgorithm, Scale};
 use crate::output::{Isolated, Need, Raw};
 use crate::partitions::{all, each_partition, is_everywhere};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
 /// Searches that go side by side, a bit each.
 const TOGETHER: usize = 64;
 
-/// What [`radii`] takes.
-pub fn need(shape: &GridShape) -> Need {
-    Need {
-        state_per_node: 20,
-        fixed: Bytes(0),
-        output: Bytes(4 * shape.nodes),
-        working: None,
-        passes: None,
-        spill: None,
+/// Options of [`radii`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Radii {
+    /// Nodes to search from, 1 or more.
+    pub sources: u32,
+    /// Of their draw.
+    pub seed: u64,
+    /// Which way arcs are followed.
+    #[serde(rename = "direction")]
+    pub flow: FlowName,
+}
+
+impl Default for Radii {
+    fn default() -> Self {
+        Self { sources: 64, seed: 0, flow: FlowName::Out }
+    }
+}
+
+impl GraphAlgorithm for Radii {
+    fn validate(&self, _: u64) -> Result<()> {
+        if self.sources == 0 {
+            return Err(Error::invalid("radii: sources 0, expected 1 or more"));
+        }
+        Ok(())
+    }
+
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        Need {
+            state_per_node: 20,
+            fixed: Bytes(0),
+            output: Bytes(4 * scale.shape.nodes),
+            working: None,
+            passes: None,
+            spill: None,
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        radii(run, self.sources, self.seed, self.flow.into()).map(AnyRaw::from)
     }
 }
 

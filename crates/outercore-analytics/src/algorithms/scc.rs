@@ -1,12 +1,16 @@
 //! Strongly connected components.
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape, Side};
+use outercore_grid::{Arcs, Side};
+use serde::{Deserialize, Serialize};
 
+use crate::algorithm::{GraphAlgorithm, Scale};
 use crate::output::{Isolated, Need, Raw};
 use crate::partitions::{all, each_partition};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
 /// In a component already.
 const DONE: u8 = 1;
@@ -21,15 +25,25 @@ const BEHIND: u8 = 16;
 /// Changed in this pass, or in the one before.
 const FRESH: u8 = 32;
 
-/// What [`scc`] takes.
-pub fn need(shape: &GridShape) -> Need {
-    Need {
-        state_per_node: 16,
-        fixed: Bytes(0),
-        output: Bytes(8 * shape.nodes),
-        working: None,
-        passes: None,
-        spill: None,
+/// Options of [`scc`]; there are none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scc {}
+
+impl GraphAlgorithm for Scc {
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        Need {
+            state_per_node: 16,
+            fixed: Bytes(0),
+            output: Bytes(8 * scale.shape.nodes),
+            working: None,
+            passes: None,
+            spill: None,
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        scc(run).map(AnyRaw::from)
     }
 }
 

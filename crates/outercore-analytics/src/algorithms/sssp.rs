@@ -1,15 +1,20 @@
 //! Shortest paths from one node or the nearest of several.
 
-use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape, Side};
+use outercore_core::{Bytes, Error, Result};
+use outercore_grid::{Arcs, Side};
 use serde::{Deserialize, Serialize};
 
 use super::predecessors::{self, predecessors};
 use super::starts::Starts;
+use crate::algorithm::{
+    FlowName, GraphAlgorithm, Leaves, PathResult, Scale, Source, require_nodes,
+};
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::partitions::{all, is_everywhere};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
+use crate::teleport::Teleport;
 
 /// Which shortest paths; see [`sssp`].
 #[derive(Clone, Copy, Debug)]
@@ -31,30 +36,88 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What shortest paths take; predecessors, from distances in memory.
-pub fn need(shape: &GridShape, flow: Flow, predecessors: bool) -> Need {
-    if predecessors {
-        return Need {
-            state_per_node: 17 + predecessors::PER_NODE,
-            output: Bytes(8 * shape.nodes),
-            ..Need::default()
-        };
+/// Options of [`sssp`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sssp {
+    /// Where paths begin.
+    pub source: Source,
+    /// Edge array of lengths; arcs of length 1 by default.
+    #[serde(default)]
+    pub weights: Option<String>,
+    /// Which way arcs are followed.
+    #[serde(default, rename = "direction")]
+    pub flow: FlowName,
+    /// Longer paths are left out.
+    #[serde(default)]
+    pub cutoff: Option<f64>,
+    /// Distances or predecessors.
+    #[serde(default)]
+    pub result: PathResult,
+}
+
+impl GraphAlgorithm for Sssp {
+    fn validate(&self, nodes: u64) -> Result<()> {
+        match self.cutoff {
+            Some(cutoff) if cutoff.is_nan() || cutoff < 0.0 => {
+                Err(Error::invalid(format!("sssp: cutoff {cutoff}, expected 0 or more")))
+            }
+            _ => require_nodes("sssp", "source", self.source.nodes(), nodes),
+        }
     }
-    Need {
-        state_per_node: 17,
-        output: Bytes(8 * shape.nodes),
-        spill: Some(SpillNeed {
-            shown: PerNode::new(8, 1),
-            fixed: PerNode::NONE,
-            own: PerNode::NONE,
-            target: PerNode::new(8, 1),
-            traffic: TRAFFIC,
-            writes_own: false,
-            any_order: true,
-            flow,
-            result: ResultTable::Shown,
-        }),
-        ..Need::default()
+
+    fn weights(&self) -> Option<&str> {
+        self.weights.as_deref()
+    }
+
+    fn leaves_checkpoints(&self) -> Leaves {
+        if self.result.is_before() { Leaves::Never } else { Leaves::Always }
+    }
+
+    /// Predecessors, from distances in memory.
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        if self.result.is_before() {
+            return Need {
+                state_per_node: 17 + predecessors::PER_NODE,
+                output: Bytes(8 * scale.shape.nodes),
+                ..Need::default()
+            };
+        }
+        Need {
+            state_per_node: 17,
+            output: Bytes(8 * scale.shape.nodes),
+            spill: Some(SpillNeed {
+                shown: PerNode::new(8, 1),
+                fixed: PerNode::NONE,
+                own: PerNode::NONE,
+                target: PerNode::new(8, 1),
+                traffic: TRAFFIC,
+                writes_own: false,
+                any_order: true,
+                flow: self.flow.into(),
+                result: ResultTable::Shown,
+            }),
+            ..Need::default()
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        let search = Search {
+            sources: self.source.nodes(),
+            weighted: self.weights.is_some(),
+            flow: self.flow.into(),
+            cutoff: self.cutoff,
+        };
+        match self.result {
+            PathResult::Distances => sssp(run, &search).map(AnyRaw::from),
+            PathResult::Predecessors => sssp_predecessors(run, &search).map(AnyRaw::from),
+        }
+    }
+
+    /// A source without arcs still reaches itself.
+    fn zeros<R: Passes>(&self, _: &mut R) -> Result<Vec<u64>> {
+        let sources = if self.result.is_before() { &[] } else { self.source.nodes() };
+        Ok(sources.to_vec())
     }
 }
 

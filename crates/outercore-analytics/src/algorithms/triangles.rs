@@ -4,32 +4,46 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape, Side};
+use outercore_grid::{Arcs, Side};
+use serde::{Deserialize, Serialize};
 
+use crate::algorithm::{GraphAlgorithm, Scale};
 use crate::gather::neighbour_counts;
 use crate::output::{Isolated, Need, Raw, Working};
 use crate::partitions::{all, each_partition};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
 /// Bytes beside the lists for each node of a group: where its list begins and how long it is.
 const PER_NODE: u64 = 12;
 
-/// What [`triangles`] takes; `largest`: the most arcs of a partition, in and out taken together.
-pub fn need(shape: &GridShape, largest: u64) -> Need {
-    let nodes = shape.connected.min(1 << shape.partition_log2);
-    let lists = |arcs: u64, nodes: u64| 4 * arcs + PER_NODE * nodes;
-    let least = 2 * lists(largest.min(shape.edges), nodes);
-    Need {
-        state_per_node: 16,
-        fixed: Bytes(0),
-        output: Bytes(8 * shape.nodes),
-        working: Some(Working {
-            least: Bytes(least),
-            most: Bytes(lists(shape.edges, shape.connected).max(least)),
-        }),
-        passes: None,
-        spill: None,
+/// Options of [`triangles`]; there are none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Triangles {}
+
+impl GraphAlgorithm for Triangles {
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        let nodes = scale.shape.connected.min(1 << scale.shape.partition_log2);
+        let lists = |arcs: u64, nodes: u64| 4 * arcs + PER_NODE * nodes;
+        let least = 2 * lists(scale.largest.min(scale.shape.edges), nodes);
+        Need {
+            state_per_node: 16,
+            fixed: Bytes(0),
+            output: Bytes(8 * scale.shape.nodes),
+            working: Some(Working {
+                least: Bytes(least),
+                most: Bytes(lists(scale.shape.edges, scale.shape.connected).max(least)),
+            }),
+            passes: None,
+            spill: None,
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        triangles(run).map(AnyRaw::from)
     }
 }
 

@@ -5,22 +5,40 @@ mod smallest;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape};
+use outercore_grid::Arcs;
+use serde::{Deserialize, Serialize};
 
+use crate::algorithm::{GraphAlgorithm, Leaves, Scale};
 use crate::output::{Isolated, Need, Raw};
 use crate::partitions::all;
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::result::AnyRaw;
 use crate::state::Parts;
+use crate::teleport::Teleport;
 
-/// What components take.
-pub fn need(shape: &GridShape) -> Need {
-    Need {
-        // Parents, the smallest node of each tree, and the result.
-        state_per_node: 16,
-        output: Bytes(8 * shape.nodes),
-        passes: Some(1),
-        spill: Some(smallest::NEED),
-        ..Need::default()
+/// Options of [`wcc`]; there are none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wcc {}
+
+impl GraphAlgorithm for Wcc {
+    fn leaves_checkpoints(&self) -> Leaves {
+        Leaves::WhereSpilled
+    }
+
+    fn need(&self, scale: &Scale<'_>) -> Need {
+        Need {
+            // Parents, the smallest node of each tree, and the result.
+            state_per_node: 16,
+            output: Bytes(8 * scale.shape.nodes),
+            passes: Some(1),
+            spill: Some(smallest::NEED),
+            ..Need::default()
+        }
+    }
+
+    fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
+        wcc(run).map(AnyRaw::from)
     }
 }
 

@@ -94,9 +94,9 @@ impl Teleport {
 }
 
 /// The teleport vector over the nodes without arcs.
-pub(super) struct IsolatedShares {
+pub(crate) struct IsolatedShares {
     nodes: u64,
-    pub(super) total: f64,
+    pub(crate) total: f64,
     /// Those of a given vector that are not 0.
     given: Vec<f64>,
     uniform: f64,
@@ -104,7 +104,7 @@ pub(super) struct IsolatedShares {
 
 impl IsolatedShares {
     /// How far the first iteration takes them from `start`.
-    pub(super) fn first_change(&self, start: f64, scalar: f64) -> f64 {
+    pub(crate) fn first_change(&self, start: f64, scalar: f64) -> f64 {
         let given: f64 = self.given.iter().map(|share| (share * scalar - start).abs()).sum();
         let others = (self.nodes - self.given.len() as u64) as f64;
         given + others * (self.uniform * scalar - start).abs()
@@ -112,7 +112,7 @@ impl IsolatedShares {
 }
 
 /// The shares of the nodes without arcs.
-pub(super) fn isolated_shares<R: Passes>(
+pub(crate) fn isolated_shares<R: Passes>(
     run: &mut R,
     teleport: &Teleport,
 ) -> Result<IsolatedShares> {
