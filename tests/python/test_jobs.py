@@ -386,6 +386,7 @@ def test_jobs_prints_a_table_on_stdout_and_the_rest_on_stderr(
     ]
     assert "records in runs/night" in out
     assert "01-wcc: running, on cores" in err
+    assert {"01-wcc: done", "02-bfs: done"} <= {line.split(",")[0] for line in err.splitlines()}
     code, out, err = outcome("jobs", file, "--json")
     assert (code, err) == (0, "")
     assert [state["status"] for state in json.loads(out)] == ["done", "done"]
@@ -445,12 +446,11 @@ def test_a_core_of_ours_says_nothing_of_others() -> None:
 
 
 def test_cores_are_grouped_by_node(tmp_path: Path) -> None:
-    for node, cores in ((0, "0-1,4"), (10, "5"), (2, "2-3")):
-        (tmp_path / f"node{node}").mkdir()
-        (tmp_path / f"node{node}" / "cpulist").write_text(cores + "\n")
+    for node, cores in ((0, (0, 1, 4)), (10, (5,)), (2, (2, 3))):
+        for core in cores:
+            (tmp_path / f"node{node}" / f"cpu{core}").mkdir(parents=True)
     assert machine.numa_nodes({0, 1, 3, 5, 7}, tmp_path) == [[0, 1], [3], [5], [7]]
     assert machine.numa_nodes({1, 0}, tmp_path / "none") == [[0, 1]]
-    assert machine.core_list("\n") == []
 
 
 @pytest.mark.parametrize(

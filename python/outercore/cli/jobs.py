@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 
 from outercore.analytics.config import RunConfig
 from outercore.cli import config_options, console, options
-from outercore.config.sizes import format_size, parse_size
+from outercore.config.sizes import parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -222,12 +222,12 @@ class Shown:
 
 def _line(state: JobState) -> str:
     words: list[str] = [state.status]
-    if state.status == "running" and state.memory is not None:
+    if state.status == "running":
         cores = ",".join(str(core) for core in state.cores)
-        words.append(f"on cores {cores} with {format_size(state.memory)}")
+        words.append(f"on cores {cores} with {console.shown('memory', state.memory)}")
         words += [] if state.estimate is None else [f"about {state.estimate:.3g} s"]
-    if state.status == "done" and state.seconds is not None:
-        words.append(f"in {state.seconds:.3g} s")
+    if state.status == "done":
+        words.append(f"in {console.shown('seconds', state.seconds)} s")
     return ", ".join([*words, *([state.error] if state.error else [])])
 
 

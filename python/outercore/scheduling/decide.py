@@ -58,8 +58,9 @@ class GraphShape:
             'up to 10^6 nodes, medium, skewed'
         """
         size = math.ceil(math.log10(max(self.nodes, 1)))
-        density = _level(self.arcs_per_node, _DENSITIES)
-        return f"up to 10^{size} nodes, {density}, {_level(self.skew, _SKEWS)}"
+        density = ("sparse", "medium", "dense")[bisect_right((4, 32), self.arcs_per_node)]
+        skew = ("even", "uneven", "skewed")[bisect_right((1, 4), self.skew)]
+        return f"up to 10^{size} nodes, {density}, {skew}"
 
     def distance(self, other: GraphShape) -> float:
         """How different two graphs are: doublings of nodes, of arcs a node, and of skew."""
@@ -69,11 +70,6 @@ class GraphShape:
             (1 + self.skew, 1 + other.skew),
         )
         return sum(abs(math.log2(max(a, 1e-3) / max(b, 1e-3))) for a, b in pairs)
-
-
-# Below each bound the level beside it; the last one is for everything above.
-_DENSITIES: Sequence[tuple[float, str]] = ((4, "sparse"), (32, "medium"), (math.inf, "dense"))
-_SKEWS: Sequence[tuple[float, str]] = ((1, "even"), (4, "uneven"), (math.inf, "skewed"))
 
 
 @dataclass(frozen=True)
@@ -178,6 +174,11 @@ class Profile:
     def turning_point(self) -> float:
         """The smallest of those of the numbers of threads, so that it holds for each."""
         return min(turning_point(curve) for curve in self.curves.values())
+
+    @property
+    def overhead(self) -> int:
+        """The most bytes that a process took beside its budget."""
+        return max(max(one.peak_memory - one.memory, 0) for one in self.measured)
 
     def times(self, far_ratio: float) -> tuple[float, ...]:
         """Seconds with 1, 2, … threads up to the most that were measured.
@@ -390,7 +391,3 @@ def _never_falling(values: Sequence[float]) -> list[float]:
             count += many
         blocks.append((mean, count))
     return [mean for mean, count in blocks for _ in range(count)]
-
-
-def _level(value: float, levels: Sequence[tuple[float, str]]) -> str:
-    return next(name for bound, name in levels if value < bound)

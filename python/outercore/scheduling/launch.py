@@ -176,9 +176,10 @@ class _Running:
         """Until nothing waits and nothing runs."""
         while self._children or self._waiting():
             self._launch()
-            self._give_up()
             self.observer(self.states)
             self._wait()
+            self._give_up()
+        self.observer(self.states)
 
     def stop(self) -> None:
         """Ends what runs; running the list again resumes it."""
@@ -214,11 +215,10 @@ class _Running:
         for state in self._waiting():
             request = self.requests[state.name]
             root = request.data_set.resolve()
+            if not (request.saves and root in writing):
+                startable.append(state)
             if request.saves:
-                if root in writing:
-                    continue
                 writing.add(root)
-            startable.append(state)
         return startable
 
     def _free_memory(self) -> int:
@@ -234,8 +234,7 @@ class _Running:
         state, estimated = self._states[name], self._estimates[name]
         directory, command = self._command(name)
         budget = launch.memory - estimated.overhead
-        command += ["--threads", str(launch.threads), "--memory", str(budget)]
-        command += [] if "--json" in command else ["--json"]
+        command += ["--threads", str(launch.threads), "--memory", str(budget), "--json"]
         self._children[name] = (Child(command, launch.cores, directory), launch)
         state.status = "running"
         state.threads, state.cores = launch.threads, launch.cores
@@ -278,8 +277,6 @@ class _Running:
 
     def _wait(self) -> None:
         """Until a process ends, or it is time to look at the machine again."""
-        if not self._children and not self._waiting():
-            return
         with selectors.DefaultSelector() as selector:
             for child, _ in self._children.values():
                 selector.register(child, selectors.EVENT_READ)
@@ -305,7 +302,6 @@ class _Running:
                 state.error = child.last_error()
             child.close()
             del self._children[name]
-            self._idle_since = time.monotonic()
             self._keep()
 
     def _refuse(self, state: JobState, reason: str) -> None:

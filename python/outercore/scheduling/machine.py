@@ -104,30 +104,12 @@ def idlest_cores(
 
 
 def numa_nodes(cores: Iterable[int], root: Path = _NODES) -> list[list[int]]:
-    """`cores` by NUMA node; all together where the system names no nodes."""
-    left = set(cores)
-    nodes = []
-    files = root.glob("node[0-9]*/cpulist")
-    for file in sorted(files, key=lambda file: int(file.parent.name.removeprefix("node"))):
-        mine = sorted(left & set(core_list(file.read_text())))
-        left -= set(mine)
-        nodes += [mine] if mine else []
-    return [*nodes, sorted(left)] if left else nodes
-
-
-def core_list(text: str) -> list[int]:
-    """The cores that the kernel writes as `0-3,8`.
-
-    Example:
-        >>> core_list("0-3,8")
-        [0, 1, 2, 3, 8]
-    """
-    cores: list[int] = []
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        if first:
-            cores += range(int(first), int(last or first) + 1)
-    return cores
+    """`cores` by NUMA node; together those of which the system names no node."""
+    nodes: dict[str, list[int]] = {}
+    for core in sorted(cores):
+        found = next(root.glob(f"node[0-9]*/cpu{core}"), None)
+        nodes.setdefault("" if found is None else found.parent.name, []).append(core)
+    return list(nodes.values())
 
 
 def _group_memory() -> list[tuple[int, int]]:

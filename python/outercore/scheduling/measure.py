@@ -11,9 +11,10 @@ import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 from outercore import analytics
 from outercore._native import Progress
 from outercore.analytics.config import RunConfig
+from outercore.analytics.directory import AnalysisDirectory
 from outercore.config.sizes import parse_size
 from outercore.errors import InterruptError, InvalidError, NotFoundError, OutercoreError
 from outercore.graph import Graph
@@ -74,18 +76,16 @@ def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | Non
     graph = Graph(data_set)
     if graph.num_nodes == 0:
         raise InvalidError(f"data set `{data_set}` has no nodes, expected something to measure")
-    with ExitStack() as stack:
-        stack.enter_context(only_one(out, "outercore tune"))
+    with only_one(out, "outercore tune"), terminate_like_interrupt():
         table = load_table(out)
         if table.machine not in (None, described()):
             raise InvalidError(
                 f"table `{out}` was measured on another machine: {table.machine}"
                 "\nhint: choose another `--out`"
             )
-        stack.enter_context(terminate_like_interrupt())
         tuned = Tuned(config, graph_shape(graph), table)
         try:
-            _Tuning(data_set, out, tuned, stack).run(progress)
+            _Tuning(data_set, out, tuned).run(progress)
         except KeyboardInterrupt:
             raise InterruptError(
                 f"{tuned.measured} points were measured and are in `{out}`"
@@ -101,13 +101,10 @@ class _Tuning:
     data_set: Path
     out: Path
     tuned: Tuned
-    stack: ExitStack
-    """Ends with the call; then other grids are removed."""
 
     def __post_init__(self) -> None:
         self._config = self.tuned.config
         self._memory = parse_size(self._config.memory)
-        self._grids: dict[int | None, Path] = {}
 
     def run(self, progress: Progress | None) -> None:
         """All points."""
@@ -119,12 +116,15 @@ class _Tuning:
             if progress is not None:
                 progress(name, done[name], of_algorithm[name], "points")
 
-        for point in points:
-            data_set = self._with_grid(point.settings.partition_log2, progress)
-            tell(point.algorithm)
-            self._measure(point, data_set)
-            done[point.algorithm] += 1
-            tell(point.algorithm)
+        memory = min(self._memory, 1 << 30)
+        for size, same in groupby(points, key=lambda point: point.settings.partition_log2):
+            with _without_grid(self.data_set, size) as data_set:
+                analytics.grid(data_set, memory=memory, partition_log2=size, progress=progress)
+                for point in same:
+                    tell(point.algorithm)
+                    self._measure(point, data_set)
+                    done[point.algorithm] += 1
+                    tell(point.algorithm)
 
     def _measure(self, point: Point, data_set: Path) -> None:
         """Measures a point, unless it is known."""
@@ -180,19 +180,6 @@ class _Tuning:
         degrees = analytics.degrees(self.data_set, which="out", memory=self._memory)
         return int(np.argmax(degrees))
 
-    def _with_grid(self, partition_log2: int | None, progress: Progress | None) -> Path:
-        """A data set with a grid of that partition size."""
-        if partition_log2 not in self._grids:
-            data_set = self.data_set
-            if partition_log2 is not None:
-                data_set = self.stack.enter_context(_without_grid(data_set, partition_log2))
-            memory = min(self._memory, 1 << 30)
-            analytics.grid(
-                data_set, memory=memory, partition_log2=partition_log2, progress=progress
-            )
-            self._grids[partition_log2] = data_set
-        return self._grids[partition_log2]
-
 
 def run_child(work: Work, budget: int) -> dict[str, Any]:
     """Runs an algorithm in a process of its own and returns its record.
@@ -211,8 +198,7 @@ def run_child(work: Work, budget: int) -> dict[str, Any]:
         with closing(Child(arguments, cores, directory)) as child:
             if child.wait(LIMIT_S) != 0:
                 raise InvalidError(child.last_error())
-        record: dict[str, Any] = json.loads((directory / records.FILE).read_text())
-        return record
+        return AnalysisDirectory(directory).record()
 
 
 def _measurement(point: Point, budget: int, counted: Sequence[dict[str, Any]]) -> Measurement:
@@ -228,8 +214,14 @@ def _measurement(point: Point, budget: int, counted: Sequence[dict[str, Any]]) -
 
 
 @contextmanager
-def _without_grid(data_set: Path, partition_log2: int) -> Iterator[Path]:
-    """A data set of the same files without its grid, beside it, so on the same device."""
+def _without_grid(data_set: Path, partition_log2: int | None) -> Iterator[Path]:
+    """A data set of the same files without its grid, beside it, so on the same device.
+
+    The data set itself where its own partitions are measured.
+    """
+    if partition_log2 is None:
+        yield data_set
+        return
     root = data_set.resolve()
     manifest = json.loads((root / "graph.json").read_text())
     try:

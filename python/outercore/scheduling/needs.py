@@ -111,7 +111,7 @@ def estimate(
         analytics.grid(request.data_set, memory=min(most_memory, 1 << 30), progress=progress)
     profile = table.profile(request.algorithm, shape, medium_of(request.run.far))
     ratio, notes = _wanted_ratio(request, profile)
-    overhead = _overhead(profile)
+    overhead = _ASSUMED_OVERHEAD if profile is None else profile.overhead
     least = request.run.threads or 1
     if request.memory is None:
         first, reached = local_budget(request, ratio, least, most=most_memory - overhead)
@@ -159,13 +159,6 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
     if partition is not None:
         notes.append(f"fastest with `outercore grid --partition-log2 {partition}`")
     return profile.turning_point, tuple(notes)
-
-
-def _overhead(profile: Profile | None) -> int:
-    """Bytes of a process beside its budget."""
-    if profile is None:
-        return _ASSUMED_OVERHEAD
-    return max(max(one.peak_memory - one.memory, 0) for one in profile.measured)
 
 
 def _assumed_times(graph: GraphShape) -> tuple[float, ...]:
