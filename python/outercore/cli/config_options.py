@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from outercore.cli.options import set_parameters
+from outercore.cli.options import renamed, set_parameters
 from outercore.config.fields import Configuration
 from outercore.config.options import Field, fields, parse_settings
 from outercore.errors import InvalidError
@@ -129,17 +129,10 @@ def require_resumable(
         raise InvalidError(f"{kept[0]}: a run is resumed with its own options\nhint: {hint}")
 
 
-@contextmanager
-def named(kind: type[Configuration], given: dict[str, Any]) -> Iterator[None]:
+def named(kind: type[Configuration], given: Mapping[str, Any]) -> AbstractContextManager[None]:
     """Names the option in errors of a configuration: `--model (model.kind): expected ...`.
 
     Errors: `InvalidError` as the block raises it, with the option in front.
     """
-    try:
-        yield
-    except InvalidError as error:
-        place, _, rest = str(error).partition(": ")
-        for field in fields(kind):
-            if field.path == place and field.option.common and field.name in given:
-                raise InvalidError(f"{field.flag} ({place}): {rest}") from None
-        raise
+    flags = common(kind).values()
+    return renamed({field.path: field.flag for field in flags if field.name in given})

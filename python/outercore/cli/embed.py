@@ -61,8 +61,15 @@ def embed(
         if resume is None:
             configuration(config, recipe=recipe, has_score=score is not None, **given)
         else:
-            others = {"recipe": recipe, "config": config, "out": out, "from": start_from}
-            _require_resumable(given, {**others, "from-data": from_data})
+            others = {"--recipe": recipe, "--config": config, "--out": out, "--from": start_from}
+            config_options.require_resumable(
+                EmbedConfig,
+                given,
+                {**others, "--from-data": from_data},
+                changeable=_CHANGEABLE,
+                hint="leave it out, or start another run with `--from`; a run may change "
+                + ", ".join(f"`{name}`" for name in _CHANGEABLE),
+            )
     from outercore import embedding
 
     command = options.command_line()
@@ -88,18 +95,6 @@ def embed(
         return
     show(result.metrics)
     console.data(str(result.run))
-
-
-def _require_resumable(given: dict[str, Any], others: dict[str, object]) -> None:
-    """Errors: `InvalidError` for an option that a resumed run keeps."""
-    known = ", ".join(f"`{name}`" for name in _CHANGEABLE)
-    config_options.require_resumable(
-        EmbedConfig,
-        given,
-        {f"--{name}": value for name, value in others.items()},
-        changeable=_CHANGEABLE,
-        hint=f"leave it out, or start another run with `--from`; a run may change {known}",
-    )
 
 
 def show(metrics: list[dict[str, Any]]) -> None:

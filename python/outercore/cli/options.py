@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -201,8 +201,7 @@ def given(context: typer.Context) -> dict[str, str]:
     return found
 
 
-@contextmanager
-def named(context: typer.Context, places: Mapping[str, str]) -> Iterator[None]:
+def named(context: typer.Context, places: Mapping[str, str]) -> AbstractContextManager[None]:
     """Tells a mistake in a configuration by its option: `--model (model.kind): expected ...`.
 
     `places` says where the value of each parameter stands; a mistake in what the command line does
@@ -210,13 +209,22 @@ def named(context: typer.Context, places: Mapping[str, str]) -> Iterator[None]:
 
     Errors: `InvalidError` as the block raises it, with the option in front.
     """
+    said = given(context).items()
+    return renamed({places[name]: option for name, option in said if name in places})
+
+
+@contextmanager
+def renamed(options: Mapping[str, str]) -> Iterator[None]:
+    """Puts the option before the place that an error begins with; `options` has it by place.
+
+    Errors: `InvalidError` as the block raises it, with the option in front.
+    """
     try:
         yield
     except InvalidError as error:
         place, _, rest = str(error).partition(": ")
-        for parameter, option in given(context).items():
-            if places.get(parameter) == place:
-                # An option that is called like its key is told once.
-                same = option == f"--{place}".replace("_", "-")
-                raise InvalidError(f"{option}{'' if same else f' ({place})'}: {rest}") from None
-        raise
+        if (option := options.get(place)) is None:
+            raise
+        # An option that is called like its key is told once.
+        same = option == f"--{place}".replace("_", "-")
+        raise InvalidError(f"{option}{'' if same else f' ({place})'}: {rest}") from None

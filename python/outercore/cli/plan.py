@@ -20,15 +20,12 @@ class _TrainByDefault(TyperGroup):
         """Puts the job first."""
         job = next((word for word in args if word in self.commands), None)
         if job is not None:
-            args = [job, *_without(args, job)]
+            rest = list(args)
+            rest.remove(job)
+            args = [job, *rest]
         elif args and args[0] not in ("-h", "--help"):
             args = ["train", *args]
         return super().parse_args(ctx, args)
-
-
-def _without(words: list[str], word: str) -> list[str]:
-    place = words.index(word)
-    return [*words[:place], *words[place + 1 :]]
 
 
 plan = typer.Typer(
