@@ -161,7 +161,8 @@ def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> N
         )
 
     Epochs(trainer, validate=lambda: ranks("valid").mrr, after_epoch=tell).run()
-    print(f"{name}, seed {seed}: {ranks('test')}")
+    found = ranks("test")
+    print(f"{name}, seed {seed}: {found.protocol}\nfiltered: {found.filtered}\nraw: {found.raw}")
 
 
 def read_triples(folder: Path) -> tuple[dict[str, Tensor], int, int]:

@@ -40,10 +40,6 @@ class Candidates:
     count: int = 1000
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        if self.kind != "all" and self.count < 1:
-            raise InvalidError(f"candidates.count: expected at least 1, found {self.count}")
-
 
 @dataclass(frozen=True)
 class RankMetrics:
@@ -72,12 +68,6 @@ class RankMetrics:
             auc=float(below.mean()),
         )
 
-    def __str__(self) -> str:
-        return (
-            f"MRR {self.mrr:.4f}, mean rank {self.mean_rank:.1f}, Hits@1 {self.hits_at_1:.4f}, "
-            f"Hits@3 {self.hits_at_3:.4f}, Hits@10 {self.hits_at_10:.4f}"
-        )
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -94,13 +84,6 @@ class Evaluation:
     def mrr(self) -> float:
         """The filtered mean reciprocal rank, the raw one where nothing was filtered."""
         return (self.filtered or self.raw).mrr
-
-    def __str__(self) -> str:
-        lines = [self.protocol]
-        if self.filtered is not None:
-            lines.append(f"filtered: {self.filtered}")
-        lines.append(f"raw: {self.raw}")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Recall:
 class Index:
     """Lists of entities on disk, for one metric of one embedding."""
 
-    def __init__(self, root: Path, described: dict[str, Any], pieces: list[Any]) -> None:
+    def __init__(self, root: Path, described: dict[str, Any]) -> None:
         self.root = root
         self.metric: str = described["metric"]
         self.lists: int = described["lists"]
@@ -69,7 +69,7 @@ class Index:
         """Digest of the table that is indexed."""
         self.recalls = [Recall(**found) for found in described["recalls"]]
         """Recall of the 10 nearest, measured against exact search when the index was built."""
-        self._pieces = pieces
+        self._pieces = _mapped(root, described["pieces"])
         self.probes = self.probes_for(0.95)
         """Lists that a question looks at."""
 
@@ -101,7 +101,8 @@ class Index:
             InvalidError: a row that is not finite.
             NoSpaceError, DeviceError.
         """
-        faiss = _faiss()
+        # Asked for before anything is written.
+        _faiss()
         chosen = metric_of(embedding.model, metric)
         count = lists or max(1, round(2 * embedding.num_entities**0.5))
         count = min(count, embedding.num_entities)
@@ -113,8 +114,8 @@ class Index:
             storage.remove_tree(new)
             storage.make_directory(new)
             room = parse_size(memory)
-            empty = _trained(faiss, embedding, chosen, count, room, progress)
-            pieces = _fill(faiss, empty, embedding, chosen, new, room, progress)
+            empty = _trained(embedding, chosen, count, room, progress)
+            pieces = _fill(empty, embedding, chosen, new, room, progress)
             described: dict[str, Any] = {
                 "version": _VERSION,
                 "metric": chosen,
@@ -123,8 +124,7 @@ class Index:
                 "table": embedding.digest,
                 "recalls": [],
             }
-            built = cls(root, described, _mapped(faiss, new, pieces))
-            recalls = built._measure(embedding, progress)
+            recalls = cls(new, described)._measure(embedding, progress)
             described["recalls"] = [vars(found) for found in recalls]
             for number in range(pieces):
                 storage.sync(_piece(new, number))
@@ -158,9 +158,7 @@ class Index:
                 f"index `{root}`: there is none\n"
                 f"hint: run `outercore embedding index {embedding.root} --metric {chosen}`"
             )
-        faiss = _faiss()
-        described = read_description(path, _VERSION, _NEEDED)
-        index = cls(root, described, _mapped(faiss, root, described["pieces"]))
+        index = cls(root, read_description(path, _VERSION, _NEEDED))
         index.require(embedding, chosen)
         index.probes = index.probes_for(recall)
         return index
@@ -242,10 +240,9 @@ def _directory(embedding: Embedding, metric: str) -> Path:
     return embedding.root / f"index-{metric}"
 
 
-def _trained(
-    faiss: Any, embedding: Embedding, metric: str, lists: int, memory: int, progress: Progress
-) -> Any:
+def _trained(embedding: Embedding, metric: str, lists: int, memory: int, progress: Progress) -> Any:
     """An empty index whose centres are found from a sample of the rows."""
+    faiss = _faiss()
     progress("finding centres", 0, lists, "lists")
     measure = faiss.METRIC_INNER_PRODUCT if metric in _BY_PRODUCT else faiss.METRIC_L2
     index = faiss.index_factory(embedding.width, f"IVF{lists},SQ8", measure)
@@ -263,7 +260,6 @@ def _trained(
 
 
 def _fill(
-    faiss: Any,
     empty: Any,
     embedding: Embedding,
     metric: str,
@@ -272,6 +268,7 @@ def _fill(
     progress: Progress,
 ) -> int:
     """Writes every entity to a piece, as many to each as fit in memory; returns how many pieces."""
+    faiss = _faiss()
     # Lists grow by doubling, so twice the codes; each with an id of 8 bytes.
     room = max(1, memory // (2 * (embedding.width + 8)))
     pieces, piece = 0, None
@@ -290,8 +287,9 @@ def _fill(
     return pieces
 
 
-def _mapped(faiss: Any, root: Path, pieces: int) -> list[Any]:
+def _mapped(root: Path, pieces: int) -> list[Any]:
     """The pieces of an index, whose lists are mapped and not read."""
+    faiss = _faiss()
     try:
         paths = [str(_piece(root, number)) for number in range(pieces)]
         return [faiss.read_index(path, faiss.IO_FLAG_MMAP) for path in paths]

@@ -232,9 +232,9 @@ def _questions(
         if some is None:
             columns.append(np.array([-1], np.int64))
         elif name == "relation":
-            columns.append(embedding.relation_ids(_listed(some), by_id=by_id_relation))
+            columns.append(embedding.relation_ids(some, by_id=by_id_relation))
         else:
-            columns.append(embedding.entity_ids(_listed(some), by_id=by_id))
+            columns.append(embedding.entity_ids(some, by_id=by_id))
     counts = {len(column) for column in columns} - {1}
     if len(counts) > 1:
         sizes = ", ".join(str(len(column)) for column in columns if len(column) != 1)
@@ -242,7 +242,3 @@ def _questions(
     count = counts.pop() if counts else 1
     triples = [np.broadcast_to(column, (count,)) for column in columns]
     return cast("Open", missing[0]), np.ascontiguousarray(np.stack(triples, axis=1))
-
-
-def _listed(some: Some) -> list[str | int]:
-    return [some] if isinstance(some, (str, int)) else list(some)
