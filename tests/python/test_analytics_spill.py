@@ -343,7 +343,7 @@ def test_a_run_that_was_cut_off_goes_on_with_more_iterations(large: Path, tmp_pa
     expected = oc.pagerank(large, tolerance=1e-9)
     assert np.load(tmp_path / "ranks.npy").tobytes() == expected.tobytes()
     record = json.loads((tmp_path / "run/record.json").read_text())
-    assert record["options"]["max_iterations"] == 100
+    assert record["config"]["pagerank"]["max_iterations"] == 100
 
 
 def test_an_algorithm_of_few_passes_has_a_record_and_no_checkpoints(
