@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.cli.options import renamed, set_parameters
+from outercore.cli.options import parameter, renamed, set_parameters
 from outercore.config.fields import Configuration
 from outercore.config.options import Field, fields, parse_settings
 from outercore.errors import InvalidError
@@ -44,12 +44,12 @@ def takes(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = dict(inspect.signature(command, eval_str=True).parameters)
-        del own["given"]
+        given = own.pop("given")
         place = list(own).index(after) + 1
         parameters = [
             *list(own.values())[:place],
-            *(_parameter(field.name, _described(field)) for field in common(kind).values()),
-            _parameter(_SETTINGS, Settings),
+            *(parameter(field, optional=True) for field in common(kind).values()),
+            given.replace(name=_SETTINGS, default=None, annotation=Settings),
             *list(own.values())[place:],
         ]
 
@@ -84,20 +84,6 @@ def taken(kind: type[Configuration], values: dict[str, Any]) -> dict[str, Any]:
             if isinstance(value, str):
                 given[name] = flags[name].parse(value)
     return given | parse_settings(kind, values.pop(_SETTINGS) or ())
-
-
-def _described(field: Field) -> Any:
-    """The annotation of a field's option."""
-    names = [field.flag, *([field.option.short] if field.option.short else [])]
-    kind: Any = field.type if field.type in (int, float, bool) else str
-    if kind is bool:
-        names[0] = f"{field.flag}/--no-{field.flag.removeprefix('--')}"
-    return Annotated[kind | None, typer.Option(*names, help=field.described)]
-
-
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
 def hint_for(command: Any, option: str) -> str | None:

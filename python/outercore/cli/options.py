@@ -43,7 +43,7 @@ def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
         inner, *marks = get_args(hint) or [hint]
         if is_dataclass(inner):
             groups[name] = inner
-            own += [_parameter(field, *marks) for field in fields(inner)]  # type: ignore[arg-type]
+            own += [parameter(field, panel=marks[0] if marks else None) for field in fields(inner)]  # type: ignore[arg-type]
         else:
             own.append(one.replace(annotation=hint))
 
@@ -78,27 +78,33 @@ def set_parameters(command: Callable[..., None], parameters: list[inspect.Parame
     command.__annotations__ = {one.name: one.annotation for one in ordered}
 
 
-def _parameter(field: Field, panel: str | None = None) -> inspect.Parameter:
-    """A field of a dataclass as an option; what is no number, flag or path is text."""
+def parameter(
+    field: Field, *, panel: str | None = None, optional: bool = False
+) -> inspect.Parameter:
+    """A field of a dataclass as an option; what is no number, flag or path is text.
+
+    An `optional` one is `None` where the user does not give it; its help names the default.
+    """
     option, flag = field.option, f"--{field.name}".replace("_", "-")
+    kind: Any = field.type if field.type in (int, float, bool) else str
+    off = option.off or (flag.replace("--", "--no-", 1) if optional and kind is bool else "")
     described = typer.Option(
-        *([f"{flag}/{option.off}"] if option.off else []),
-        # A flag that is off can only be turned on.
-        *([flag] if field.default is False else []),
-        help=option.help,
+        f"{flag}/{off}" if off else flag,
+        *([option.short] if option.short else []),
+        help=field.described if optional else option.help,
         min=option.least,
         max=option.most,
-        callback=size if option.size else None,
+        callback=size if option.size and not optional else None,
         rich_help_panel=panel,
     )
-    kind: Any = field.type if field.type in (int, float, bool) else str
     if field.type == os.PathLike[str]:
         kind = Path
-    if field.default is None:
+    default = None if optional else field.default
+    if default is None:
         kind |= None
     keyword = inspect.Parameter.KEYWORD_ONLY
     annotation = Annotated[kind, described]
-    return inspect.Parameter(field.name, keyword, default=field.default, annotation=annotation)
+    return inspect.Parameter(field.name, keyword, default=default, annotation=annotation)
 
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]
