@@ -68,6 +68,13 @@ def test_blocks_are_the_table_in_order(embedding: Embedding) -> None:
         assert [first for first, _ in blocks] == list(range(0, ENTITIES, rows))
 
 
+def test_where_training_triples_have_another_name_nothing_says_what_was_seen(
+    embedding: Embedding,
+) -> None:
+    embedding.graph.arrays["triples/facts"] = embedding.graph.arrays.pop("triples/train")
+    assert embedding.seen is None
+
+
 def test_a_run_without_an_embedding_is_told_from_one_with(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no `embedding\.json` there\nhint: .*--resume"):
         Embedding.open(tmp_path)
