@@ -26,10 +26,10 @@ from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.epochs import Epochs
+from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.ranking.evaluate import Evaluation, evaluate
-from outercore.embedding.store import MemoryStore
-from outercore.embedding.trainer import Trainer, table_layout
+from outercore.embedding.tables import MemoryStore
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measure import say

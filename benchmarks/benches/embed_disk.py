@@ -139,7 +139,7 @@ def _compare(result: Result, case: Case, divided: _Divided, whole: Series) -> No
 
 def _theorem(result: Result, place: str, case: Case, records: list[dict], whole: Series) -> None:
     """Whether the graph is dense enough for computing to hide the I/O."""
-    from outercore.embedding.order import Walks, partition_order
+    from outercore.embedding.tables.order import Walks, partition_order
 
     plan, data = records[0]["plan"], records[0]["data_set"]
     counted = [one["counters"] for record in records for one in record["epochs"]]

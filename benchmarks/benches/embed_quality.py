@@ -199,7 +199,7 @@ def pair_auc(graph: Path, out: Path, config: dict[str, Any], most: int = 1 << 20
     """The share of (held-out link, random pair of nodes) in which the link scores higher."""
     import outercore
     from outercore.embedding.config import EmbedConfig
-    from outercore.embedding.data import data_of
+    from outercore.embedding.data.parts import data_of
 
     links = data_of(outercore.open(graph), EmbedConfig.from_dict(config)).parts["test"].read()
     links = links[:most, [0, 2]]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from outercore.client import Client
     from outercore.edge_stream import EdgeStream
     from outercore.embedding import embed
-    from outercore.embedding.order import partition_order
+    from outercore.embedding.tables.order import partition_order
     from outercore.embedding.use.embedding import Embedding
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
@@ -143,7 +143,7 @@ _LAZY = {
     "TripleOptions": "outercore.sources.triples",
     "from_pyg": "outercore.sources.pyg",
     "import_triples": "outercore.sources.triples",
-    "partition_order": "outercore.embedding.order",
+    "partition_order": "outercore.embedding.tables.order",
     "plan": "outercore.verbs",
     "resume": "outercore.verbs",
     "train": "outercore.training",

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from outercore.embedding.config import LossConfig, ModelConfig
-from outercore.embedding.models import Chunk
+from outercore.embedding.gradients.models import Chunk
 
 
 def score(config: ModelConfig, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.models import build_model
-from outercore.embedding.order import BufferState, PartitionOrder, Walks, partition_order
-from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.store import MemoryStore, Pool, Progress, TableLayout
-from outercore.embedding.trainer import Trainer, table_layout
+from outercore.embedding.gradients.models import build_model
+from outercore.embedding.gradients.trainer import Trainer, table_layout
+from outercore.embedding.tables import MemoryStore, Pool, Progress, TableLayout
+from outercore.embedding.tables.order import BufferState, PartitionOrder, Walks, partition_order
+from outercore.embedding.tables.partitions import PartitionStore
 from outercore.triples import HeldOut, Part, Triples
 
 MEMORY = 64 << 20

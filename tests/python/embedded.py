@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import outercore as oc
 from outercore._native import Importer
 from outercore.embedding.config import ModelConfig, ModelName
-from outercore.embedding.models import build_model
+from outercore.embedding.gradients.models import build_model
 from outercore.embedding.use.embedding import Embedding
 from outercore.sources.triples import TripleOptions, import_triples
 

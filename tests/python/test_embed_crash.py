@@ -22,10 +22,10 @@ from torch import Tensor
 
 from embed_stores import MEMORY, NaivePartitions, Setting, dealt, order_of, table_of
 from outercore.embedding.epochs import Epochs
-from outercore.embedding.order import Walks
-from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.store import MemoryStore, Progress
-from outercore.embedding.trainer import Trainer
+from outercore.embedding.gradients.trainer import Trainer
+from outercore.embedding.tables import MemoryStore, Progress
+from outercore.embedding.tables.order import Walks
+from outercore.embedding.tables.partitions import PartitionStore
 from outercore.errors import CorruptError, InvalidError, NoSpaceError, VersionError
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage
@@ -259,7 +259,7 @@ def test_kept_tables_are_read_into_those_that_are_there_and_damaged_ones_refused
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Blocks of a few rows, the last one shorter.
-    monkeypatch.setattr("outercore.embedding.npy._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("outercore.embedding.tables.npy._BLOCK_NUMBERS", 100)
     setting = setting_of("memory")
     for directory in (tmp_path / "run", None):
         store = setting.in_memory(directory)

@@ -13,7 +13,7 @@ import torch
 
 import outercore as oc
 from outercore import embedding as embeddings
-from outercore.embedding.custom import own_score
+from outercore.embedding.gradients.custom import own_score
 from outercore.embedding.observe import Observer
 from outercore.errors import InterruptError, InvalidError, NotFoundError
 

@@ -18,11 +18,11 @@ from embedded import facts, random_triples
 from other_device import DEVICE, OtherDevice
 from outercore.embedding import session
 from outercore.embedding.diverged import DivergedError
+from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.observe import Observer
-from outercore.embedding.placement import Placement
 from outercore.embedding.session import device_of
-from outercore.embedding.slot_copies import SlotCopies
-from outercore.embedding.trainer import Trainer
+from outercore.embedding.tables.placement import Placement
+from outercore.embedding.tables.slot_copies import SlotCopies
 from outercore.errors import BudgetError, InterruptError, InvalidError
 
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -60,8 +60,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is the core's on the CPU either, so that the bits are the same."""
-    monkeypatch.setattr("outercore.embedding.batches.fits_core", lambda *tensors: False)
-    monkeypatch.setattr("outercore.embedding.kernels.fits_core", lambda *tensors: False)
+    monkeypatch.setattr("outercore.embedding.gradients.batches.fits_core", lambda *tensors: False)
+    monkeypatch.setattr("outercore.embedding.gradients.kernels.fits_core", lambda *tensors: False)
 
 
 @contextmanager

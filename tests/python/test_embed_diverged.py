@@ -15,10 +15,10 @@ import outercore as oc
 from embed_runs import assert_same_bits, circle, interrupt, small, tables
 from outercore import embedding as embeddings
 from outercore.embedding.diverged import DivergedError
+from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.observe import Observer
 from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.session import Session
-from outercore.embedding.trainer import Trainer
 from outercore.errors import (
     InterruptError,
     InvalidError,

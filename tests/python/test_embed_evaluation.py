@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import embed_reference as reference
-from outercore.embedding import negatives
 from outercore.embedding.config import ModelConfig, ModelName
-from outercore.embedding.models import CustomModel, build_model
+from outercore.embedding.gradients import negatives
+from outercore.embedding.gradients.models import CustomModel, build_model
 from outercore.embedding.ranking import evaluate as evaluation
 from outercore.embedding.ranking import ranks
 from outercore.embedding.ranking.evaluate import (
@@ -26,7 +26,7 @@ from outercore.embedding.ranking.evaluate import (
 )
 from outercore.embedding.ranking.known import sided
 from outercore.embedding.ranking.ranks import SIDES
-from outercore.embedding.store import MemoryStore
+from outercore.embedding.tables import MemoryStore
 from outercore.errors import InvalidError
 
 ENTITIES, RELATIONS, DIM = 23, 3, 8

@@ -14,8 +14,8 @@ import outercore as oc
 from embed_runs import IN_PARTITIONS, circle, small
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import plan
-from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.store import MemoryStore
+from outercore.embedding.tables import MemoryStore
+from outercore.embedding.tables.partitions import PartitionStore
 
 
 @pytest.fixture

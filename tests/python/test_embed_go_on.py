@@ -13,10 +13,10 @@ import pytest
 
 import outercore as oc
 from embed_runs import IN_PARTITIONS, After, assert_same_bits, circle, interrupt, losses, small
+from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.session import Session
-from outercore.embedding.trainer import Trainer
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.sealed import unseal
 from outercore.sources.triples import TripleOptions, import_triples
@@ -264,7 +264,7 @@ def test_tables_that_are_written_again_have_no_description_meanwhile(
 
     with monkeypatch.context() as patched:
         # Entities are written, relations are not.
-        patched.setattr("outercore.embedding.store.memory.MemoryStore.write_relations", killed)
+        patched.setattr("outercore.embedding.tables.memory.MemoryStore.write_relations", killed)
         with pytest.raises(KeyboardInterrupt):
             oc.resume(run, epochs=6)
     assert not (run / "embedding.json").exists()

@@ -13,10 +13,18 @@ from torch import Tensor
 import embed_reference as reference
 from outercore import _core
 from outercore.embedding.config import BuiltInModel, LossConfig, LossName, ModelConfig, ModelName
-from outercore.embedding.kernels import Masked, Workspace, pair_scores
-from outercore.embedding.losses import build_loss
-from outercore.embedding.models import Chunk, CustomModel, Model, RotatE, Side, TransE, build_model
-from outercore.embedding.trainer import summed
+from outercore.embedding.gradients.kernels import Masked, Workspace, pair_scores
+from outercore.embedding.gradients.losses import build_loss
+from outercore.embedding.gradients.models import (
+    Chunk,
+    CustomModel,
+    Model,
+    RotatE,
+    Side,
+    TransE,
+    build_model,
+)
+from outercore.embedding.gradients.trainer import summed
 from outercore.errors import InvalidError
 
 MODELS = [ModelConfig(kind=kind, dim=12) for kind in get_args(BuiltInModel)]

@@ -9,9 +9,9 @@ import torch
 
 import embed_reference as reference
 from outercore.embedding.config import LossConfig, LossName, RegulariserConfig
-from outercore.embedding.losses import build_loss
-from outercore.embedding.optimizers import Adagrad, Adam, Optimiser, RowAdagrad
-from outercore.embedding.regularizers import build_regulariser
+from outercore.embedding.gradients.losses import build_loss
+from outercore.embedding.gradients.optimizers import Adagrad, Adam, Optimiser, RowAdagrad
+from outercore.embedding.gradients.regularizers import build_regulariser
 
 
 @pytest.mark.parametrize("kind", get_args(LossName))

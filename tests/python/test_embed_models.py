@@ -15,9 +15,9 @@ from outercore.embedding.config import (
     ModelName,
     OptimiserConfig,
 )
-from outercore.embedding.models import build_model
+from outercore.embedding.gradients.models import build_model
+from outercore.embedding.gradients.trainer import ask, table_layout
 from outercore.embedding.randomness import Purpose, generator, initial_rows
-from outercore.embedding.trainer import ask, table_layout
 from outercore.errors import InvalidError
 
 MODELS = [ModelConfig(kind=kind, dim=8) for kind in get_args(BuiltInModel)]

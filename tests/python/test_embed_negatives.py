@@ -14,16 +14,16 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import Correction, EmbedConfig, NegativesConfig
-from outercore.embedding.models import Side
-from outercore.embedding.negatives import (
+from outercore.embedding.gradients.models import Side
+from outercore.embedding.gradients.negatives import (
     KnownTargets,
     Negatives,
     occurrences,
     population,
     repeat_ranges,
 )
-from outercore.embedding.pool_negatives import PoolNegatives
-from outercore.embedding.store import Pool
+from outercore.embedding.gradients.pool_negatives import PoolNegatives
+from outercore.embedding.tables import Pool
 from outercore.errors import InvalidError
 
 
@@ -164,8 +164,8 @@ def test_known_targets_among_candidates_are_found_some_at_a_time(
         return repeat_ranges(counts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outercore.embedding.negatives._TOGETHER", together)
-        patch.setattr("outercore.embedding.negatives.repeat_ranges", watched)
+        patch.setattr("outercore.embedding.gradients.negatives._TOGETHER", together)
+        patch.setattr("outercore.embedding.gradients.negatives.repeat_ranges", watched)
         found = among(targets, questions, torch.tensor(candidates, dtype=torch.int64))
     expected = [
         (row, column)

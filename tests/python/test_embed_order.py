@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore.embedding.order import ORDER_KINDS, BufferState, PartitionOrder, partition_order
+from outercore.embedding.tables.order import (
+    ORDER_KINDS,
+    BufferState,
+    PartitionOrder,
+    partition_order,
+)
 from outercore.errors import InvalidError
 
 PLAN = {

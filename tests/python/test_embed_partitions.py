@@ -34,19 +34,19 @@ from embed_stores import (
     train,
 )
 from outercore.cli import run
-from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import DataConfig, EmbedConfig, Swap
-from outercore.embedding.data import link_graph
-from outercore.embedding.models import build_model
-from outercore.embedding.negatives import KnownTargets
-from outercore.embedding.order import Walks
-from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.placement import Size, decide
-from outercore.embedding.placement import order_of as order_of_run
-from outercore.embedding.pool_negatives import PoolNegatives
+from outercore.embedding.data.parts import link_graph
+from outercore.embedding.gradients.batches import CoreBatches
+from outercore.embedding.gradients.models import build_model
+from outercore.embedding.gradients.negatives import KnownTargets
+from outercore.embedding.gradients.pool_negatives import PoolNegatives
+from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.ranking.evaluate import Candidates, evaluate
-from outercore.embedding.store import Pool, Progress
-from outercore.embedding.trainer import Trainer, table_layout
+from outercore.embedding.tables import Pool, Progress
+from outercore.embedding.tables.order import Walks
+from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.placement import Size, decide
+from outercore.embedding.tables.placement import order_of as order_of_run
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 from outercore.triples import PARTS
 
@@ -469,7 +469,7 @@ def test_known_triples_in_memory_are_looked_up_once(
             made.append(len(triples))
             super().__init__(*triples)
 
-    monkeypatch.setattr("outercore.embedding.trainer.KnownTargets", Counted)
+    monkeypatch.setattr("outercore.embedding.gradients.trainer.KnownTargets", Counted)
     know = CoreBatches.know
 
     def counted(self: CoreBatches, triples: Tensor, *, undirected: bool) -> None:
@@ -527,7 +527,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from embed_stores import Setting, config_of, order_of, train
-from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.tables.partitions import PartitionStore
 import torch
 
 torch.set_num_threads(1)

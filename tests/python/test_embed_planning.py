@@ -13,10 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from outercore.embedding.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
-from outercore.embedding.data import EmbedData
+from outercore.embedding.data.parts import EmbedData
 from outercore.embedding.forecast import compare_orders
-from outercore.embedding.order import Walks
-from outercore.embedding.placement import (
+from outercore.embedding.quality import quality_warning
+from outercore.embedding.ranking.known import KnownAnswers
+from outercore.embedding.tables.order import Walks
+from outercore.embedding.tables.placement import (
     Placement,
     Size,
     decide,
@@ -25,8 +27,6 @@ from outercore.embedding.placement import (
     row_bytes,
     walks_of,
 )
-from outercore.embedding.quality import quality_warning
-from outercore.embedding.ranking.known import KnownAnswers
 from outercore.errors import BudgetError, InvalidError
 from outercore.triples import Triples
 

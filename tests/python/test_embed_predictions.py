@@ -18,7 +18,7 @@ from embedded import (
     write_run,
 )
 from outercore.embedding.config import ModelConfig, ModelName
-from outercore.embedding.models import build_model
+from outercore.embedding.gradients.models import build_model
 from outercore.embedding.use.embedding import Embedding
 from outercore.embedding.use.predict import predict
 from outercore.errors import (

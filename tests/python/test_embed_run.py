@@ -33,17 +33,17 @@ from embed_runs import (
 from outercore import _native
 from outercore.cli import run as run_cli
 from outercore.embedding import resume
-from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import plan
-from outercore.embedding.npy import npy_header
+from outercore.embedding.gradients.batches import CoreBatches
+from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
 from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.trainer import Trainer
+from outercore.embedding.tables.npy import npy_header
 from outercore.errors import (
     BudgetError,
     InterruptError,

@@ -23,15 +23,15 @@ from embed_runs import (
     watch_pools,
 )
 from outercore.embedding import resume
-from outercore.embedding.bucket_counter import BucketCounter
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.models import build_model
-from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.placement import Placement, Size, decide, instead_of, resolved
+from outercore.embedding.gradients.models import build_model
+from outercore.embedding.gradients.trainer import table_layout
 from outercore.embedding.planned import plan_session
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.stores import open_store
-from outercore.embedding.trainer import table_layout
+from outercore.embedding.tables.bucket_counter import BucketCounter
+from outercore.embedding.tables.opening import open_store
+from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.placement import Placement, Size, decide, instead_of, resolved
 from outercore.errors import BudgetError, InterruptError
 from outercore.sources.triples import TripleOptions, import_triples
 

@@ -17,23 +17,23 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import embed_reference as reference
-from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import BuiltInModel, EmbedConfig, ModelConfig, ModelName
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.epochs import Epochs
-from outercore.embedding.losses import build_loss
-from outercore.embedding.models import CustomModel, Model, build_model
-from outercore.embedding.pieces import even_pieces
-from outercore.embedding.placement import Size, decide
-from outercore.embedding.pool_negatives import PoolNegatives
-from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranking.evaluate import evaluate
-from outercore.embedding.store import MemoryStore, Pool
-from outercore.embedding.trainer import (
+from outercore.embedding.gradients.batches import CoreBatches
+from outercore.embedding.gradients.losses import build_loss
+from outercore.embedding.gradients.models import CustomModel, Model, build_model
+from outercore.embedding.gradients.pieces import even_pieces
+from outercore.embedding.gradients.pool_negatives import PoolNegatives
+from outercore.embedding.gradients.trainer import (
     EpochReport,
     Trainer,
     table_layout,
 )
+from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.ranking.evaluate import evaluate
+from outercore.embedding.tables import MemoryStore, Pool
+from outercore.embedding.tables.placement import Size, decide
 from outercore.errors import InvalidError
 
 CPU = torch.device("cpu")
@@ -285,7 +285,7 @@ def test_first_rows_in_memory_come_some_at_a_time(monkeypatch: pytest.MonkeyPatc
     others = torch.arange(40) % 3 != 0
     expected[others] = torch.arange(40.0)[others].unsqueeze(1)
     for rows in (1, 7, 40, 41):
-        monkeypatch.setattr("outercore.embedding.store.memory._FILL_NUMBERS", 32 * rows)
+        monkeypatch.setattr("outercore.embedding.tables.memory._FILL_NUMBERS", 32 * rows)
         asked.clear()
         store = MemoryStore.create(None, shifts(), 40, 4, layout, seed=7, start=start)
         assert torch.equal(store.entities, expected)

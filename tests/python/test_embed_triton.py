@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.kernels import Inner, Workspace, query_gradients
-from outercore.embedding.losses import SoftmaxLoss
-from outercore.embedding.negatives import occurrences
-from outercore.embedding.store import MemoryStore
-from outercore.embedding.trainer import Trainer, table_layout
+from outercore.embedding.gradients.kernels import Inner, Workspace, query_gradients
+from outercore.embedding.gradients.losses import SoftmaxLoss
+from outercore.embedding.gradients.negatives import occurrences
+from outercore.embedding.gradients.trainer import Trainer, table_layout
+from outercore.embedding.tables import MemoryStore
 from outercore.errors import InvalidError
 
 pytest.importorskip("triton")
@@ -18,8 +18,8 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
-from outercore.embedding import triton_kernels
-from outercore.embedding.triton_kernels import _places
+from outercore.embedding.gradients import triton_kernels
+from outercore.embedding.gradients.triton_kernels import _places
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -134,7 +134,7 @@ def test_training_with_the_kernels_is_training_without_them(
     tables = []
     for fused in (False, True):
         if fused:
-            monkeypatch.setattr("outercore.embedding.models.base.fuses", lambda *_: True)
+            monkeypatch.setattr("outercore.embedding.gradients.models.base.fuses", lambda *_: True)
         store = MemoryStore(triples, 20, 1)
         trainer = Trainer(store, config)
         store.allocate(table_layout(config, trainer.model, 1), 0, torch.device(DEVICE))

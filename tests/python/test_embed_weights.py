@@ -15,11 +15,11 @@ import outercore as oc
 from embed_stores import MEMORY, config_of, layout_of, links_of, order_of, table_of
 from embedded import plain
 from outercore.cli import run
-from outercore.embedding.data import data_of
-from outercore.embedding.npy import npy_header
-from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.data.parts import data_of
 from outercore.embedding.planned import plan_session
 from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.tables.npy import npy_header
+from outercore.embedding.tables.partitions import PartitionStore
 from outercore.errors import InvalidError
 from outercore.triples import Triples
 

@@ -6,7 +6,7 @@ use crate::scalar::{exponential, softplus, softplus_one};
 /// The smallest derivative of a score that is not taken for zero.
 const LEAST: f32 = 1e-30;
 
-/// A function of a row's scores; see `outercore.embedding.losses`, which says the same in PyTorch.
+/// A function of a row's scores; see `outercore.embedding.gradients.losses`, which says the same in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
     /// Minus the log of the positive's share among all scores.

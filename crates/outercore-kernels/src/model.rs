@@ -7,7 +7,7 @@ use crate::distance::Distance;
 use crate::lanes::Lanes;
 use crate::scalar::sine_and_cosine;
 
-/// A score function; see `outercore.embedding.models`, which says the same in PyTorch.
+/// A score function; see `outercore.embedding.gradients.models`, which says the same in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// The query is the anchor itself: relations do not count and their rows are empty.

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.observe import EpochReport, Observer
-from outercore.embedding.store import Pool, Progress
+from outercore.embedding.tables import Pool, Progress
 from outercore.errors import InterruptError, InvalidError
 from outercore.runs.record import Timeline
 
 if TYPE_CHECKING:
-    from outercore.embedding.trainer import Trainer
+    from outercore.embedding.gradients.trainer import Trainer
 
 LOWER = "lower the learning rate, or strengthen the regulariser"
 """What to do about numbers that are not finite."""

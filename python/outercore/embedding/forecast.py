@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import outercore
 from outercore.embedding import rates as measured
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.custom import own_score
-from outercore.embedding.data import EmbedData, data_of, has_triples
+from outercore.embedding.data.parts import EmbedData, data_of, has_triples
+from outercore.embedding.data.warm_start import require_its_run, warm_start
+from outercore.embedding.gradients.custom import own_score
 from outercore.embedding.observe import Preparing
 from outercore.embedding.options import configuration
-from outercore.embedding.order import ORDER_KINDS, partition_order
-from outercore.embedding.placement import (
+from outercore.embedding.quality import quality_warning
+from outercore.embedding.ranking.passes import kinds_of, plan_ranking
+from outercore.embedding.tables.order import ORDER_KINDS, partition_order
+from outercore.embedding.tables.placement import (
     Decision,
     Placement,
     Size,
@@ -23,14 +26,11 @@ from outercore.embedding.placement import (
     row_bytes,
     walks_of,
 )
-from outercore.embedding.quality import quality_warning
-from outercore.embedding.ranking.passes import kinds_of, plan_ranking
-from outercore.embedding.warm_start import require_its_run, warm_start
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embedding.models import ScoreFunction
-    from outercore.embedding.warm_start import WarmStart
+    from outercore.embedding.data.warm_start import WarmStart
+    from outercore.embedding.gradients.models import ScoreFunction
 
 _FEW_TRIPLES = 10_000_000
 """Of a data set whose true answers are counted unasked: some seconds."""

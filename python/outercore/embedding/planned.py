@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from outercore.embedding.bucket_counter import place_new
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data import EmbedData, data_of
+from outercore.embedding.data.parts import EmbedData, data_of
 from outercore.embedding.observe import (
     Observer,
     Preparing,
-)
-from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.placement import (
-    Placement,
-    Size,
-    decide,
-    instead_of,
-    resolved,
-    with_pools,
 )
 from outercore.embedding.ranking.scoring import (
     Answers,
@@ -31,12 +21,22 @@ from outercore.embedding.ranking.scoring import (
     count_answers,
 )
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.store import Store, TableLayout
-from outercore.embedding.stores import open_store
+from outercore.embedding.tables import Store, TableLayout
+from outercore.embedding.tables.bucket_counter import place_new
+from outercore.embedding.tables.opening import open_store
+from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.placement import (
+    Placement,
+    Size,
+    decide,
+    instead_of,
+    resolved,
+    with_pools,
+)
 from outercore.errors import BudgetError
 
 if TYPE_CHECKING:
-    from outercore.embedding.warm_start import WarmStart
+    from outercore.embedding.data.warm_start import WarmStart
     from outercore.graph import Graph
 
 

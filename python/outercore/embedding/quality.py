@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from outercore.embedding.placement import FEW_COMPARED, Placement, Size
+from outercore.embedding.tables.placement import FEW_COMPARED, Placement, Size
 
 _FEW_ENTITIES = 1000
 """Quality falls where triples are compared with fewer entities at a time, whatever their share."""
@@ -16,7 +16,7 @@ def quality_warning(size: Size, placement: Placement) -> str | None:
     where no loss was measured.
 
     Example:
-        >>> from outercore.embedding.placement import Placement
+        >>> from outercore.embedding.tables.placement import Placement
         >>> size = Size(17_050, 51, 185_584)
         >>> print(quality_warning(size, Placement(1 << 30, 48, 3, "spare-slot")))
         warning: triples are compared with 4.2% of the entities at a time (710); below 10% MRR falls

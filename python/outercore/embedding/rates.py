@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.placement import Size
+from outercore.embedding.tables.placement import Size
 from outercore.errors import DeviceError
 from outercore.runs import record as records
 
 if TYPE_CHECKING:
-    from outercore.embedding.models import ScoreFunction
+    from outercore.embedding.gradients.models import ScoreFunction
 
 _FILE = 64 << 20
 _PIECE = 4 << 20
@@ -31,9 +31,9 @@ def triples_per_second(
     """
     import torch
 
-    from outercore.embedding.models import build_model
-    from outercore.embedding.store import MemoryStore
-    from outercore.embedding.trainer import Trainer, table_layout
+    from outercore.embedding.gradients.models import build_model
+    from outercore.embedding.gradients.trainer import Trainer, table_layout
+    from outercore.embedding.tables import MemoryStore
 
     entities = min(size.entities, _MOST_ENTITIES)
     batch = config.optimiser.batch_size

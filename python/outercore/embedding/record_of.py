@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.placement import Placement, relation_width
+from outercore.embedding.tables.placement import Placement, relation_width
 from outercore.runs import record as records
 
 if TYPE_CHECKING:
-    from outercore.embedding.data import EmbedData
+    from outercore.embedding.data.parts import EmbedData
     from outercore.graph import Graph
 
 

@@ -14,22 +14,28 @@ import torch
 import outercore
 from outercore.embedding.changes import Change
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.custom import GIVE, OwnScore, check_score, own_score, require_same
-from outercore.embedding.data import has_triples
-from outercore.embedding.models import ScoreFunction, build_model
+from outercore.embedding.data.parts import has_triples
+from outercore.embedding.data.warm_start import require_its_run, warm_start
+from outercore.embedding.gradients.custom import (
+    GIVE,
+    OwnScore,
+    check_score,
+    own_score,
+    require_same,
+)
+from outercore.embedding.gradients.models import ScoreFunction, build_model
 from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.result import EmbedResult
-from outercore.embedding.warm_start import require_its_run, warm_start
 from outercore.errors import InvalidError
 from outercore.runs.places import new_run, only_run
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
+    from outercore.embedding.data.warm_start import WarmStart
     from outercore.embedding.planned import Planned
     from outercore.embedding.session import Session
-    from outercore.embedding.warm_start import WarmStart
     from outercore.graph import Graph
 
 _COMMAND = "outercore embed"
@@ -58,7 +64,7 @@ def embed(
         start_from: a run whose rows are the first ones, where both have the entity.
         from_data: where the data set of that run is now, if it is no longer where it was.
         score: your own score function, or where it is; see
-            `outercore.embedding.custom.own_score`.
+            `outercore.embedding.gradients.custom.own_score`.
         observer: is called with batches, epochs and rankings.
         command: for the record.
         options: single values by the names in `docs/options.md`, such as `dim=64`.

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.config.fields import Configuration
 from outercore.embedding.config import BudgetConfig, EmbedConfig
-from outercore.embedding.data import has_triples
+from outercore.embedding.data.parts import has_triples
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
 from outercore.storage import device_errors, replace_file
 
 if TYPE_CHECKING:
     from outercore.embedding.changes import Change
-    from outercore.embedding.store import Progress
+    from outercore.embedding.tables import Progress
     from outercore.graph import Graph
 
 DESCRIPTION_VERSION = 1

@@ -13,22 +13,17 @@ import torch
 from torch import Tensor
 
 from outercore.embedding.config import RESUME, EmbedConfig
-from outercore.embedding.data import has_triples
+from outercore.embedding.data.parts import has_triples
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.epochs import LOWER, Epochs
-from outercore.embedding.models import Model
+from outercore.embedding.gradients.models import Model
+from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.observe import (
     EpochReport,
     Observer,
     Preparing,
     final_scalars,
     until_stopped,
-)
-from outercore.embedding.order import Walks
-from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.placement import (
-    Placement,
-    order_of,
 )
 from outercore.embedding.planned import Planned, open_fitting, placed_anew, plan_session
 from outercore.embedding.quality import quality_warning
@@ -37,15 +32,20 @@ from outercore.embedding.ranking.scoring import (
 )
 from outercore.embedding.record_of import describe
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.store import Progress
-from outercore.embedding.trainer import Trainer, table_layout
+from outercore.embedding.tables import Progress
+from outercore.embedding.tables.order import Walks
+from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.placement import (
+    Placement,
+    order_of,
+)
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
 
 if TYPE_CHECKING:
-    from outercore.embedding.warm_start import WarmStart
+    from outercore.embedding.data.warm_start import WarmStart
     from outercore.graph import Graph
 
 

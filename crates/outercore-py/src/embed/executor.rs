@@ -180,7 +180,7 @@ fn fill_rows(
 /// Rows of float32.
 type Table<'py> = Bound<'py, PyArray2<f32>>;
 
-/// Trains a table larger than memory; `outercore.embedding.partitions.PartitionStore` is its user.
+/// Trains a table larger than memory; `outercore.embedding.tables.partitions.PartitionStore` is its user.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct PartitionExecutor {
     state: OfProcess<Mutex<State>>,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from outercore.config.sizes import parse_size
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.data import data_of, has_triples
+from outercore.embedding.data.parts import data_of, has_triples
 from outercore.embedding.observe import Observer, until_stopped
 from outercore.embedding.ranking.scoring import Scoring, choose, count_answers
 from outercore.embedding.run_directory import EmbedDirectory
@@ -23,7 +23,7 @@ from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.triples import PARTS, Part
 
 if TYPE_CHECKING:
-    from outercore.embedding.store import Store
+    from outercore.embedding.tables import Store
     from outercore.embedding.use.embedding import Embedding
 
 _BLOCK_ROWS = 1 << 14

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from outercore.embedding.models import Model, Side
-from outercore.embedding.negatives import KnownTargets
+from outercore.embedding.gradients.models import Model, Side
+from outercore.embedding.gradients.negatives import KnownTargets
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.known import sided
 from outercore.embedding.ranking.passes import groups_of
@@ -27,7 +27,7 @@ from outercore.embedding.ranking.ranks import (
     questions_of,
     require_finite,
 )
-from outercore.embedding.store import Store, check_triples
+from outercore.embedding.tables import Store, check_triples
 from outercore.errors import InvalidError
 
 

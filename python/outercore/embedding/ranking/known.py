@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embedding.models import Side
+    from outercore.embedding.gradients.models import Side
 
 _PIECE = 1 << 16
 """Triples, or answers, that are worked on at a time: however many a question has."""

@@ -8,7 +8,7 @@ from math import exp
 from typing import NamedTuple
 
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.placement import (
+from outercore.embedding.tables.placement import (
     Placement,
     Size,
     question_bytes,

@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.embedding.kernels import Masked
-from outercore.embedding.models import Model, Side
-from outercore.embedding.negatives import KnownTargets, occurrences
-from outercore.embedding.store import Store
-from outercore.embedding.trainer import Ask, ask
+from outercore.embedding.gradients.kernels import Masked
+from outercore.embedding.gradients.models import Model, Side
+from outercore.embedding.gradients.negatives import KnownTargets, occurrences
+from outercore.embedding.gradients.trainer import Ask, ask
+from outercore.embedding.tables import Store
 from outercore.errors import InvalidError
 
 SIDES: tuple[Side, ...] = ("tail", "head")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.models import Model, Side
-from outercore.embedding.negatives import KnownTargets
+from outercore.embedding.gradients.models import Model, Side
+from outercore.embedding.gradients.negatives import KnownTargets
 from outercore.embedding.observe import Observer, Preparing, watched
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.evaluate import (
@@ -25,12 +25,12 @@ from outercore.embedding.ranking.evaluate import (
 from outercore.embedding.ranking.known import KnownAnswers, sided
 from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
 from outercore.embedding.ranking.ranks import SIDES
-from outercore.embedding.store import Store
+from outercore.embedding.tables import Store
 from outercore.runs.stop import StopRequest
 from outercore.triples import fill
 
 if TYPE_CHECKING:
-    from outercore.embedding.data import EmbedData
+    from outercore.embedding.data.parts import EmbedData
     from outercore.triples import Part, Triples
 
 _FEW, _SPARSE = 1 << 20, 4

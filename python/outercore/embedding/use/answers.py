@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.data import has_triples
+from outercore.embedding.data.parts import has_triples
 from outercore.embedding.ranking.known import KnownAnswers
 from outercore.errors import NotFoundError
 from outercore.triples import Triples

@@ -18,7 +18,7 @@ import numpy as np
 
 from outercore.config.fields import build
 from outercore.embedding.config import ModelConfig
-from outercore.embedding.custom import GIVE, own_score, require_same
+from outercore.embedding.gradients.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.answers import seen_entities
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
@@ -28,7 +28,7 @@ from outercore.names import Names
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from outercore.embedding.models import Model, ScoreFunction
+    from outercore.embedding.gradients.models import Model, ScoreFunction
 
 Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
@@ -246,7 +246,7 @@ class Embedding:
         Raises:
             InvalidError: the score function is one's own and was not given, or is another one.
         """
-        from outercore.embedding.models import build_model
+        from outercore.embedding.gradients.models import build_model
 
         place, digest = self.description.get("score"), self.description.get("score_digest", "")
         if self.model.kind == "custom" and self.score is None:

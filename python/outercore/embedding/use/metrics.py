@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.embedding.kernels import (
+from outercore.embedding.gradients.kernels import (
     Euclidean,
     Inner,
     Manhattan,

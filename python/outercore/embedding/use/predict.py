@@ -15,8 +15,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from outercore.embedding.data import has_triples
-from outercore.embedding.models import Side
+from outercore.embedding.data.parts import has_triples
+from outercore.embedding.gradients.models import Side
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.answers import Answers
 from outercore.embedding.use.metrics import metric_of, rescored

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outercore.embedding.kernels import Workspace
-from outercore.embedding.losses import Loss
-from outercore.embedding.models.base import Chunk, RowGradients, Side, Start
+from outercore.embedding.gradients.kernels import Workspace
+from outercore.embedding.gradients.losses import Loss
+from outercore.embedding.gradients.models.base import Chunk, RowGradients, Side, Start
 
 ScoreFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -206,7 +206,7 @@ class PartitionOrder:
             InvalidError: rates that are not positive, or counts of another shape.
 
         Example:
-            >>> from outercore.embedding.order import partition_order
+            >>> from outercore.embedding.tables.order import partition_order
             >>> plan = partition_order("optimal", partitions=12, slots=3).plan(
             ...     nodes=86_100_000, row_bytes=800, edges=304_700_000, seconds_per_edge=1e-7,
             ...     read_bandwidth=3e9, write_bandwidth=2e9)

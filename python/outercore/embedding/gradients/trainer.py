@@ -11,20 +11,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.diverged import DivergedError
-from outercore.embedding.kernels import Masked, MaskMatrix, Workspace
-from outercore.embedding.losses import build_loss
-from outercore.embedding.models import Chunk, Model, RowGradients, Side, build_model
-from outercore.embedding.negatives import KnownTargets, Negatives, occurrences
+from outercore.embedding.gradients.batches import CoreBatches
+from outercore.embedding.gradients.kernels import Masked, MaskMatrix, Workspace
+from outercore.embedding.gradients.losses import build_loss
+from outercore.embedding.gradients.models import Chunk, Model, RowGradients, Side, build_model
+from outercore.embedding.gradients.negatives import KnownTargets, Negatives, occurrences
+from outercore.embedding.gradients.optimizers import build_optimiser
+from outercore.embedding.gradients.pieces import even_pieces
+from outercore.embedding.gradients.pool_negatives import Asked, PoolNegatives
+from outercore.embedding.gradients.regularizers import build_regulariser
 from outercore.embedding.observe import EpochReport
-from outercore.embedding.optimizers import build_optimiser
-from outercore.embedding.pieces import even_pieces
-from outercore.embedding.pool_negatives import Asked, PoolNegatives
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.regularizers import build_regulariser
-from outercore.embedding.store import Pool, Store, TableLayout
+from outercore.embedding.tables import Pool, Store, TableLayout
 
 
 class Ask(NamedTuple):

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.observe import Preparing, watched
-from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.placement import Placement, order_of, walks_of
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.store import MemoryStore, Store, TableLayout
+from outercore.embedding.tables import MemoryStore, Store, TableLayout
+from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.placement import Placement, order_of, walks_of
 from outercore.triples import fill
 
 if TYPE_CHECKING:
-    from outercore.embedding.data import EmbedData
-    from outercore.embedding.warm_start import WarmStart
+    from outercore.embedding.data.parts import EmbedData
+    from outercore.embedding.data.warm_start import WarmStart
 
 
 def open_store(

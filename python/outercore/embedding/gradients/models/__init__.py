@@ -8,11 +8,11 @@ real parts, then all imaginary parts. A model of one's own is any PyTorch functi
 
 from __future__ import annotations
 
-from outercore.embedding.models.base import Chunk, Model, RowGradients, Side, Start
-from outercore.embedding.models.bilinear import ComplEx, DistMult, Dot, SimplE
-from outercore.embedding.models.build import build_model
-from outercore.embedding.models.custom import CustomModel, ScoreFunction
-from outercore.embedding.models.distance import RotatE, TransE
+from outercore.embedding.gradients.models.base import Chunk, Model, RowGradients, Side, Start
+from outercore.embedding.gradients.models.bilinear import ComplEx, DistMult, Dot, SimplE
+from outercore.embedding.gradients.models.build import build_model
+from outercore.embedding.gradients.models.custom import CustomModel, ScoreFunction
+from outercore.embedding.gradients.models.distance import RotatE, TransE
 
 __all__ = [
     "Chunk",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import NegativesConfig
-from outercore.embedding.kernels import Masked
+from outercore.embedding.gradients.kernels import Masked
 from outercore.errors import InvalidError
 
 _TOGETHER = 1 << 15

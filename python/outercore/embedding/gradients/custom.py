@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.embedding.models import ScoreFunction
+    from outercore.embedding.gradients.models import ScoreFunction
 
 _HINT = "hint: sum over the last extent, and let the others broadcast"
 GIVE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
@@ -39,14 +39,14 @@ def own_score(score: ScoreFunction | str) -> OwnScore:
     """A score function by itself, or by where it is: `FILE.py:NAME` or `MODULE:NAME`.
 
     It takes heads, relations and tails as tensors [..., width] that broadcast, and returns scores
-    [...]; see `outercore.embedding.models.CustomModel`. Runs the file.
+    [...]; see `outercore.embedding.gradients.models.CustomModel`. Runs the file.
 
     Errors: `NotFoundError` for the file, the module or the name; `InvalidError` for what is no
     function, and for a file that fails.
 
     Example:
-        >>> own_score("outercore.embedding.models:build_model").place
-        'outercore.embedding.models:build_model'
+        >>> own_score("outercore.embedding.gradients.models:build_model").place
+        'outercore.embedding.gradients.models:build_model'
     """
     if callable(score):
         module, name = score.__module__, getattr(score, "__qualname__", type(score).__qualname__)

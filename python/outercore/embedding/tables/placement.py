@@ -13,7 +13,7 @@ from typing import Any
 from outercore import _core
 from outercore.config.sizes import parse_size
 from outercore.embedding.config import EmbedConfig, ModelConfig, OptimiserName, Swap
-from outercore.embedding.order import PartitionOrder, Walks, partition_order
+from outercore.embedding.tables.order import PartitionOrder, Walks, partition_order
 
 FEW_COMPARED = 0.1
 """Quality falls where triples are compared with a smaller share of the entities (design 0018)."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from outercore.embedding.config import ModelConfig
-from outercore.embedding.custom import GIVE
-from outercore.embedding.models.base import Model
-from outercore.embedding.models.bilinear import ComplEx, DistMult, Dot, SimplE
-from outercore.embedding.models.custom import CustomModel, ScoreFunction
-from outercore.embedding.models.distance import RotatE, TransE
+from outercore.embedding.gradients.custom import GIVE
+from outercore.embedding.gradients.models.base import Model
+from outercore.embedding.gradients.models.bilinear import ComplEx, DistMult, Dot, SimplE
+from outercore.embedding.gradients.models.custom import CustomModel, ScoreFunction
+from outercore.embedding.gradients.models.distance import RotatE, TransE
 from outercore.errors import InvalidError
 
 

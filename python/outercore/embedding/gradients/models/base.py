@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from outercore.embedding.kernels import (
+from outercore.embedding.gradients.kernels import (
     ChunkGradients,
     Inner,
     Masked,
@@ -17,7 +17,7 @@ from outercore.embedding.kernels import (
     pair_scores,
     query_gradients,
 )
-from outercore.embedding.losses import Loss, SoftmaxLoss
+from outercore.embedding.gradients.losses import Loss, SoftmaxLoss
 
 Side = Literal["head", "tail"]
 """The end of a triple that is asked for; the other one is the anchor."""
@@ -167,7 +167,7 @@ class QueryModel:
 
 
 def _fused(queries: Tensor, chunk: Chunk, loss: Loss, to_candidates: Tensor) -> ChunkGradients:
-    from outercore.embedding.triton_kernels import softmax_gradients
+    from outercore.embedding.gradients.triton_kernels import softmax_gradients
 
     target_ids, candidate_ids = (None, None) if chunk.own is None else chunk.own
     return softmax_gradients(

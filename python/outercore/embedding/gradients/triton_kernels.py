@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from outercore.embedding.kernels import WIDEST_FUSED, ChunkGradients
+from outercore.embedding.gradients.kernels import WIDEST_FUSED, ChunkGradients
 from outercore.errors import InvalidError
 
 

@@ -6,10 +6,10 @@ Training knows rows of that memory and no entity; a store knows where entities a
 
 from __future__ import annotations
 
-from outercore.embedding.store.checks import check_triples
-from outercore.embedding.store.layout import StartRows, TableLayout
-from outercore.embedding.store.memory import MemoryStore
-from outercore.embedding.store.protocol import Pool, Progress, Store
+from outercore.embedding.tables.checks import check_triples
+from outercore.embedding.tables.layout import StartRows, TableLayout
+from outercore.embedding.tables.memory import MemoryStore
+from outercore.embedding.tables.protocol import Pool, Progress, Store
 
 __all__ = [
     "MemoryStore",

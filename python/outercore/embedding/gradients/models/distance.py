@@ -7,9 +7,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from outercore.embedding.kernels import Euclidean, Manhattan, Modulus
-from outercore.embedding.models.base import QueryModel, Side, Start
-from outercore.embedding.models.complex_rows import complex_product, turn_of
+from outercore.embedding.gradients.kernels import Euclidean, Manhattan, Modulus
+from outercore.embedding.gradients.models.base import QueryModel, Side, Start
+from outercore.embedding.gradients.models.complex_rows import complex_product, turn_of
 
 
 class TransE(QueryModel):

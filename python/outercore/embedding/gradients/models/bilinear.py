@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from outercore.embedding.models.base import QueryModel, Side, Start
-from outercore.embedding.models.complex_rows import complex_product
+from outercore.embedding.gradients.models.base import QueryModel, Side, Start
+from outercore.embedding.gradients.models.complex_rows import complex_product
 
 
 class Dot(QueryModel):

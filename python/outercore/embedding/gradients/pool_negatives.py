@@ -16,11 +16,11 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import NegativesConfig
-from outercore.embedding.negatives import Negatives, draw_counts, population
+from outercore.embedding.gradients.negatives import Negatives, draw_counts, population
 
 if TYPE_CHECKING:
-    from outercore.embedding.models import Side
-    from outercore.embedding.store import Pool
+    from outercore.embedding.gradients.models import Side
+    from outercore.embedding.tables import Pool
 
 
 class Comparison(NamedTuple):

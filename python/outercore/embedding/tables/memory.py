@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.embedding.npy import read_npy, read_npy_into, write_npy
-from outercore.embedding.store.checks import check_triples, check_weights
-from outercore.embedding.store.layout import StartRows, TableLayout
-from outercore.embedding.store.protocol import Pool, Progress
+from outercore.embedding.tables.checks import check_triples, check_weights
+from outercore.embedding.tables.layout import StartRows, TableLayout
+from outercore.embedding.tables.npy import read_npy, read_npy_into, write_npy
+from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.runs.lock import Lock, hold
 from outercore.sealed import seal, unseal

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.embedding.models import Start
+from outercore.embedding.gradients.models import Start
 from outercore.embedding.randomness import Purpose, initial_rows
 from outercore.errors import InvalidError
 

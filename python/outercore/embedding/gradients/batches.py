@@ -11,17 +11,25 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.kernels import Euclidean, Manhattan, fits_core
-from outercore.embedding.losses import (
+from outercore.embedding.gradients.kernels import Euclidean, Manhattan, fits_core
+from outercore.embedding.gradients.losses import (
     LogisticLoss,
     Loss,
     MarginLoss,
     SelfAdversarialLoss,
     SoftmaxLoss,
 )
-from outercore.embedding.models import ComplEx, DistMult, Dot, Model, RotatE, SimplE, TransE
-from outercore.embedding.pool_negatives import PoolNegatives
-from outercore.embedding.store import Pool, Store
+from outercore.embedding.gradients.models import (
+    ComplEx,
+    DistMult,
+    Dot,
+    Model,
+    RotatE,
+    SimplE,
+    TransE,
+)
+from outercore.embedding.gradients.pool_negatives import PoolNegatives
+from outercore.embedding.tables import Pool, Store
 
 _MODELS = (Dot, DistMult, ComplEx, RotatE, SimplE)
 _TRANSE = {Manhattan: "transe-manhattan", Euclidean: "transe-euclidean"}

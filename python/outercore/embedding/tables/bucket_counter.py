@@ -6,11 +6,11 @@ import json
 
 from outercore import _core
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data import EmbedData
+from outercore.embedding.data.parts import EmbedData
 from outercore.embedding.observe import Preparing
-from outercore.embedding.partitions import sorting
-from outercore.embedding.placement import Placement, Size, decide
 from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.tables.partitions import sorting
+from outercore.embedding.tables.placement import Placement, Size, decide
 from outercore.errors import BudgetError
 from outercore.storage import Storage
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from outercore import _core
-from outercore.embedding.losses import Loss, SoftmaxLoss
+from outercore.embedding.gradients.losses import Loss, SoftmaxLoss
 
 WIDEST_FUSED = 256
 """Numbers in a row that the kernels of a GPU keep on the chip."""

@@ -1,0 +1,1 @@
+"""What is embedded: triples by part, and first rows from another run."""

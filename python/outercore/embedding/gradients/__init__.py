@@ -1,0 +1,1 @@
+"""Scores, losses, their gradients and the steps that they make."""
