@@ -29,7 +29,7 @@ from outercore.embedding.epochs import Epochs
 from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.ranking.evaluate import Evaluation, evaluate
-from outercore.embedding.tables import MemoryStore
+from outercore.embedding.tables.memory import MemoryStore
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measure import say

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from outercore.embedding.observe import EpochReport, Observer
-from outercore.embedding.tables import Pool
 from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.protocol import Pool
 from outercore.sources.triples import TripleOptions, import_triples
 
 ENTITIES, STEPS = 60, (1, 2, 3, 5)

@@ -14,9 +14,11 @@ from torch import Tensor
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
 from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.tables import MemoryStore, Pool, Progress, TableLayout
+from outercore.embedding.tables.layout import TableLayout
+from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.order import BufferState, PartitionOrder, Walks, partition_order
 from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.triples import HeldOut, Part, Triples
 
 MEMORY = 64 << 20

@@ -23,9 +23,10 @@ from torch import Tensor
 from embed_stores import MEMORY, NaivePartitions, Setting, dealt, order_of, table_of
 from outercore.embedding.epochs import Epochs
 from outercore.embedding.gradients.trainer import Trainer
-from outercore.embedding.tables import MemoryStore, Progress
+from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.protocol import Progress
 from outercore.errors import CorruptError, InvalidError, NoSpaceError, VersionError
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage

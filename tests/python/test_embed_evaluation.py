@@ -26,7 +26,7 @@ from outercore.embedding.ranking.evaluate import (
 )
 from outercore.embedding.ranking.known import sided
 from outercore.embedding.ranking.ranks import SIDES
-from outercore.embedding.tables import MemoryStore
+from outercore.embedding.tables.memory import MemoryStore
 from outercore.errors import InvalidError
 
 ENTITIES, RELATIONS, DIM = 23, 3, 8

@@ -14,7 +14,7 @@ import outercore as oc
 from embed_runs import IN_PARTITIONS, circle, small
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import plan
-from outercore.embedding.tables import MemoryStore
+from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.partitions import PartitionStore
 
 

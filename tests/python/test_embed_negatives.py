@@ -23,7 +23,7 @@ from outercore.embedding.gradients.negatives import (
     repeat_ranges,
 )
 from outercore.embedding.gradients.pool_negatives import PoolNegatives
-from outercore.embedding.tables import Pool
+from outercore.embedding.tables.protocol import Pool
 from outercore.errors import InvalidError
 
 

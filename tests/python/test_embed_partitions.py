@@ -42,11 +42,11 @@ from outercore.embedding.gradients.negatives import KnownTargets
 from outercore.embedding.gradients.pool_negatives import PoolNegatives
 from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.ranking.evaluate import Candidates, evaluate
-from outercore.embedding.tables import Pool, Progress
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Size, decide
 from outercore.embedding.tables.placement import order_of as order_of_run
+from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 from outercore.triples import PARTS
 

@@ -32,8 +32,9 @@ from outercore.embedding.gradients.trainer import (
 )
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.evaluate import evaluate
-from outercore.embedding.tables import MemoryStore, Pool
+from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.placement import Size, decide
+from outercore.embedding.tables.protocol import Pool
 from outercore.errors import InvalidError
 
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ from outercore.embedding.gradients.kernels import Inner, Workspace, query_gradie
 from outercore.embedding.gradients.losses import SoftmaxLoss
 from outercore.embedding.gradients.negatives import occurrences
 from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.tables import MemoryStore
+from outercore.embedding.tables.memory import MemoryStore
 from outercore.errors import InvalidError
 
 pytest.importorskip("triton")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.observe import EpochReport, Observer
-from outercore.embedding.tables import Pool, Progress
+from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.errors import InterruptError, InvalidError
 from outercore.runs.record import Timeline
 

@@ -21,8 +21,8 @@ from outercore.embedding.ranking.scoring import (
     count_answers,
 )
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.tables import Store, TableLayout
 from outercore.embedding.tables.bucket_counter import place_new
+from outercore.embedding.tables.layout import TableLayout
 from outercore.embedding.tables.opening import open_store
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import (
@@ -33,6 +33,7 @@ from outercore.embedding.tables.placement import (
     resolved,
     with_pools,
 )
+from outercore.embedding.tables.protocol import Store
 from outercore.errors import BudgetError
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ def triples_per_second(
 
     from outercore.embedding.gradients.models import build_model
     from outercore.embedding.gradients.trainer import Trainer, table_layout
-    from outercore.embedding.tables import MemoryStore
+    from outercore.embedding.tables.memory import MemoryStore
 
     entities = min(size.entities, _MOST_ENTITIES)
     batch = config.optimiser.batch_size

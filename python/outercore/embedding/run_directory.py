@@ -16,7 +16,7 @@ from outercore.storage import device_errors, replace_file
 
 if TYPE_CHECKING:
     from outercore.embedding.changes import Change
-    from outercore.embedding.tables import Progress
+    from outercore.embedding.tables.protocol import Progress
     from outercore.graph import Graph
 
 DESCRIPTION_VERSION = 1

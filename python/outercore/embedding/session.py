@@ -32,13 +32,13 @@ from outercore.embedding.ranking.scoring import (
 )
 from outercore.embedding.record_of import describe
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.tables import Progress
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import (
     Placement,
     order_of,
 )
+from outercore.embedding.tables.protocol import Progress
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
 from outercore.runs.scalars import Scalars

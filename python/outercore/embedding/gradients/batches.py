@@ -29,7 +29,7 @@ from outercore.embedding.gradients.models import (
     TransE,
 )
 from outercore.embedding.gradients.pool_negatives import PoolNegatives
-from outercore.embedding.tables import Pool, Store
+from outercore.embedding.tables.protocol import Pool, Store
 
 _MODELS = (Dot, DistMult, ComplEx, RotatE, SimplE)
 _TRANSE = {Manhattan: "transe-manhattan", Euclidean: "transe-euclidean"}

@@ -20,7 +20,7 @@ from outercore.embedding.gradients.negatives import Negatives, draw_counts, popu
 
 if TYPE_CHECKING:
     from outercore.embedding.gradients.models import Side
-    from outercore.embedding.tables import Pool
+    from outercore.embedding.tables.protocol import Pool
 
 
 class Comparison(NamedTuple):

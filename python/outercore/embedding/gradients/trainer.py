@@ -24,7 +24,8 @@ from outercore.embedding.gradients.pool_negatives import Asked, PoolNegatives
 from outercore.embedding.gradients.regularizers import build_regulariser
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.tables import Pool, Store, TableLayout
+from outercore.embedding.tables.layout import TableLayout
+from outercore.embedding.tables.protocol import Pool, Store
 
 
 class Ask(NamedTuple):

@@ -23,7 +23,7 @@ from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.triples import PARTS, Part
 
 if TYPE_CHECKING:
-    from outercore.embedding.tables import Store
+    from outercore.embedding.tables.protocol import Store
     from outercore.embedding.use.embedding import Embedding
 
 _BLOCK_ROWS = 1 << 14

@@ -27,7 +27,8 @@ from outercore.embedding.ranking.ranks import (
     questions_of,
     require_finite,
 )
-from outercore.embedding.tables import Store, check_triples
+from outercore.embedding.tables.checks import check_triples
+from outercore.embedding.tables.protocol import Store
 from outercore.errors import InvalidError
 
 

@@ -19,7 +19,7 @@ from outercore.embedding.gradients.kernels import Masked
 from outercore.embedding.gradients.models import Model, Side
 from outercore.embedding.gradients.negatives import KnownTargets, occurrences
 from outercore.embedding.gradients.trainer import Ask, ask
-from outercore.embedding.tables import Store
+from outercore.embedding.tables.protocol import Store
 from outercore.errors import InvalidError
 
 SIDES: tuple[Side, ...] = ("tail", "head")

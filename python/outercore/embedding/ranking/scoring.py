@@ -25,7 +25,7 @@ from outercore.embedding.ranking.evaluate import (
 from outercore.embedding.ranking.known import KnownAnswers, sided
 from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
 from outercore.embedding.ranking.ranks import SIDES
-from outercore.embedding.tables import Store
+from outercore.embedding.tables.protocol import Store
 from outercore.runs.stop import StopRequest
 from outercore.triples import fill
 

@@ -11,9 +11,11 @@ from torch import Tensor
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.observe import Preparing, watched
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.tables import MemoryStore, Store, TableLayout
+from outercore.embedding.tables.layout import TableLayout
+from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Placement, order_of, walks_of
+from outercore.embedding.tables.protocol import Store
 from outercore.triples import fill
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.observe import Preparing
-from outercore.embedding.tables import Pool, Progress, StartRows, TableLayout
+from outercore.embedding.tables.layout import StartRows, TableLayout
 from outercore.embedding.tables.npy import read_npy, write_npy
 from outercore.embedding.tables.order import PartitionOrder, Walks
+from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.embedding.tables.slot_copies import SlotCopies
 from outercore.errors import CorruptError, InvalidError
 from outercore.storage import Storage
