@@ -329,6 +329,16 @@ def test_a_command_is_read_as_run_reads_it() -> None:
     assert parse("name", ["run", "wcc", "papers"]).memory is None
 
 
+def test_what_a_file_of_options_says_is_kept_to(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    far = {"address": "127.0.0.1:7000", "queue_length": 3}
+    file.write_text(json.dumps({"memory": "64MiB", "far": far}))
+    words = ["run", "wcc", "papers", "--config", str(file)]
+    found = parse("name", words)
+    assert (found.memory, found.queue_length) == (64 << 20, 3)
+    assert parse("name", [*words, "--memory", "32MiB"]).memory == 32 << 20
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [

@@ -17,6 +17,7 @@ from rich.table import Table as RichTable
 
 from outercore.analytics.config import RunConfig
 from outercore.cli import config_options, console, options
+from outercore.config.options import base_groups, groups_of, merge
 from outercore.config.sizes import parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
@@ -148,6 +149,8 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
     values = dict(context.params)
     values["given"] = given = config_options.taken(RunConfig, values)
+    # What was chosen, on the command line or in a file; the rest is decided here.
+    fixed = merge(base_groups(values["config"]), groups_of(RunConfig, given))
     job = run_job.job_of(values)
     if job.plan or not job.keeps_record:
         option = "--plan" if job.plan else "--record none"
@@ -163,8 +166,8 @@ def parse(name: str, words: Sequence[str]) -> Request:
         data_set=Path(job.data_set),
         options=run_nodes.with_ids(chosen, Path(job.data_set)),
         run=job.run,
-        memory=parse_size(given["memory"]) if "memory" in given else None,
-        queue_length=given.get("far_queue_length"),
+        memory=parse_size(fixed["memory"]) if "memory" in fixed else None,
+        queue_length=fixed.get("far", {}).get("queue_length"),
         record=None if job.record is None else Path(job.record),
         saves=job.save is not None,
     )
