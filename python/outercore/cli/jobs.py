@@ -167,7 +167,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
         options=run_nodes.with_ids(chosen, Path(job.data_set)),
         run=job.run,
         memory=parse_size(fixed["memory"]) if "memory" in fixed else None,
-        queue_length=fixed.get("far", {}).get("queue_length"),
+        queue_length=(fixed.get("far") or {}).get("queue_length"),
         record=None if job.record is None else Path(job.record),
         saves=job.save is not None,
     )
