@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outercore.embedding.observe import EpochReport, Observer
+from outercore.embedding.observe import EpochReport
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.protocol import Pool
+from outercore.runs.progress import Observer
 from outercore.sources.triples import TripleOptions, import_triples
 
 ENTITIES, STEPS = 60, (1, 2, 3, 5)
@@ -69,7 +70,7 @@ class After(Observer):
         self.reports: list[EpochReport] = []
         self.resumed_at: tuple[int, int] | None = None
 
-    def batch_done(self, loss: float, triples: int) -> None:
+    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         self.batches -= 1
         if self.batches == 0 and self.act is not None:
             self.act()

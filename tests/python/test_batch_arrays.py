@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 import outercore as oc
 from fakes import planted
 from multigraph import imported
+from outercore.runs.progress import Observer
 from outercore.training.config import (
     BudgetConfig,
     ModelConfig,
@@ -19,7 +20,6 @@ from outercore.training.config import (
     SamplingConfig,
     TrainConfig,
 )
-from outercore.training.observe import Observer
 from outercore.training.run import train
 
 KINDS = {

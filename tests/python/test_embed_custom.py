@@ -14,8 +14,8 @@ import torch
 import outercore as oc
 from outercore import embedding as embeddings
 from outercore.embedding.gradients.custom import own_score
-from outercore.embedding.observe import Observer
 from outercore.errors import InterruptError, InvalidError, NotFoundError
+from outercore.runs.progress import Observer
 
 SCORES = """
 import torch
@@ -46,7 +46,7 @@ class StopAfter(Observer):
     def __init__(self, batches: int) -> None:
         self.batches = batches
 
-    def batch_done(self, loss: float, triples: int) -> None:
+    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         self.batches -= 1
         if self.batches == 0:
             raise InterruptError("stopped")

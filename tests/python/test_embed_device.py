@@ -19,11 +19,11 @@ from other_device import DEVICE, OtherDevice
 from outercore.embedding import session
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.gradients.trainer import Trainer
-from outercore.embedding.observe import Observer
 from outercore.embedding.session import device_of
 from outercore.embedding.tables.placement import Placement
 from outercore.embedding.tables.slot_copies import SlotCopies
 from outercore.errors import BudgetError, InterruptError, InvalidError
+from outercore.runs.progress import Observer
 
 BUDGETS: dict[str, dict[str, Any]] = {
     "in memory": {},
@@ -115,7 +115,7 @@ class Interrupt(Observer):
     def __init__(self, batches: int) -> None:
         self.batches = batches
 
-    def batch_done(self, loss: float, triples: int) -> None:
+    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         self.batches -= 1
         if self.batches == 0:
             os.kill(os.getpid(), signal.SIGINT)

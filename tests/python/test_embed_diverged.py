@@ -16,13 +16,13 @@ from embed_runs import assert_same_bits, circle, interrupt, small, tables
 from outercore import embedding as embeddings
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.gradients.trainer import Trainer
-from outercore.embedding.observe import Observer
 from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.session import Session
 from outercore.errors import (
     InterruptError,
     InvalidError,
 )
+from outercore.runs.progress import Observer
 
 IN_PARTITIONS = {"partitions": 6, "slots": 3, "swap": "in-place"}
 

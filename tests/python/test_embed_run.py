@@ -37,7 +37,6 @@ from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import plan
 from outercore.embedding.gradients.batches import CoreBatches
 from outercore.embedding.gradients.trainer import Trainer
-from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
@@ -51,6 +50,7 @@ from outercore.errors import (
     NoSpaceError,
     NotFoundError,
 )
+from outercore.runs.progress import Observer
 from outercore.sealed import seal, unseal
 from outercore.sources.edges import from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, import_graph
@@ -192,7 +192,7 @@ def test_a_run_that_is_stopped_before_its_first_batch_lets_go_of_its_table(
     assert result.record["status"] == "finished"
 
 
-class Preparing(Observer):
+class Progress(Observer):
     """Notes what comes before the first batch; asks to stop in the midst of `last`."""
 
     def __init__(self, last: str = "") -> None:
@@ -257,7 +257,7 @@ def test_all_that_comes_before_the_first_batch_is_told_and_ends_on_request(
     sets: dict[str, Path], tmp_path: Path, case: str, last: str
 ) -> None:
     data_set, groups, expected = PREPARED[case]
-    config, out, watch = small(**groups), tmp_path / "run", Preparing(last)
+    config, out, watch = small(**groups), tmp_path / "run", Progress(last)
     if not last:
         oc.embed(sets[data_set], config, out=out, observer=watch)
         assert [what for what, _ in watch.seen][: len(expected)] == expected

@@ -22,6 +22,7 @@ from outercore.errors import (  # noqa: E402
     NotFoundError,
     UnsupportedError,
 )
+from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training import evaluate, resume, train  # noqa: E402
 from outercore.training.config import (  # noqa: E402
@@ -41,7 +42,6 @@ from outercore.training.links.negatives import Negatives  # noqa: E402
 from outercore.training.links.order import EpochOrder  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.models import Hop, Network, build_model  # noqa: E402
-from outercore.training.observe import Observer  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
 from outercore.training.saved import load_model  # noqa: E402
 
@@ -153,7 +153,7 @@ class StopAfter(Observer):
     def __init__(self, stop: StopRequest, batches: int) -> None:
         self.stop, self.left = stop, batches
 
-    def batch_done(self, loss: float, seeds: int, counters: dict[str, Any]) -> None:
+    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         self.left -= 1
         if self.left == 0:
             self.stop.request()

@@ -13,10 +13,10 @@ pytest.importorskip("torch")
 
 import outercore as oc
 from outercore import _native
-from outercore.embedding.observe import Observer as EmbedObserver
 from outercore.errors import InterruptError, InvalidError
 from outercore.runs.identity import Identity
-from outercore.training.observe import Observer
+from outercore.runs.progress import Observer
+from outercore.runs.progress import Observer as EmbedObserver
 from outercore.training.saved import load_model
 
 TRAIN = {"fanout": (4, 3), "hidden": 8, "batch_size": 16, "epochs": 3, "threads": 1}

@@ -31,6 +31,7 @@ from outercore.errors import (  # noqa: E402
 )
 from outercore.runs.identity import digest_of  # noqa: E402
 from outercore.runs.places import new_run  # noqa: E402
+from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.scalars import Scalars  # noqa: E402
 from outercore.runs.stop import StopRequest, stop_on_signals  # noqa: E402
 from outercore.storage import device_errors  # noqa: E402
@@ -43,7 +44,6 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.loop import Trainer  # noqa: E402
-from outercore.training.observe import Observer  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
 from outercore.training.saved import load_model  # noqa: E402
@@ -80,7 +80,7 @@ class StopAfter(Observer):
     def __init__(self, stop: StopRequest, batches: int) -> None:
         self.stop, self.left = stop, batches
 
-    def batch_done(self, loss: float, seeds: int, counters: dict[str, Any]) -> None:
+    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         self.left -= 1
         if self.left == 0:
             self.stop.request()
@@ -91,7 +91,7 @@ class Losses(Observer):
         self.losses: list[float] = []
         self.notes: list[str] = []
 
-    def batch_done(self, loss: float, seeds: int, counters: dict[str, Any]) -> None:
+    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         self.losses.append(loss)
 
     def note(self, message: str) -> None:
@@ -229,7 +229,7 @@ def test_a_request_to_stop_during_validation_loses_nothing(data_set: Path, tmp_p
         def __init__(self, stop: StopRequest) -> None:
             self.stop = stop
 
-        def inference_started(self, what: str, batches: int, done: int) -> None:
+        def evaluation_started(self, what: str, total: int, done: int) -> None:
             self.stop.request()
 
     graph, stop = FakeGraph(data_set), StopRequest()

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
 from outercore import outputs  # noqa: E402
 from outercore.errors import InterruptError, NoSpaceError, OutercoreError  # noqa: E402
+from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
@@ -26,7 +27,6 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.loop import Trainer  # noqa: E402
-from outercore.training.observe import Observer  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
 from outercore.training.saved import load_model  # noqa: E402

@@ -27,6 +27,7 @@ from outercore.errors import (  # noqa: E402
 )
 from outercore.far import FarOptions  # noqa: E402
 from outercore.many_graphs import ManyGraphs  # noqa: E402
+from outercore.runs.progress import Observer  # noqa: E402
 from outercore.sources.graph import import_graph  # noqa: E402
 from outercore.sources.inputs import Inputs, open_inputs  # noqa: E402
 from outercore.sources.splits import SplitChoice  # noqa: E402
@@ -49,7 +50,6 @@ from outercore.training.graph_batches import (  # noqa: E402
 from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs  # noqa: E402
 from outercore.training.graph_models import GraphNetwork, pooled  # noqa: E402
 from outercore.training.metrics import Errors  # noqa: E402
-from outercore.training.observe import Observer  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
 from outercore.training.saved import load_model  # noqa: E402
 
@@ -324,7 +324,7 @@ class StopAfter(Observer):
     def __init__(self, batches: int) -> None:
         self.left = batches
 
-    def batch_done(self, loss: float, seeds: int, counters: dict[str, Any]) -> None:
+    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         self.left -= 1
         if self.left == 0:
             os.kill(os.getpid(), signal.SIGTERM)

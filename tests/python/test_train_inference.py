@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fakes import FakeGraph, FakeLoader, write_graph  # noqa: E402
+from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
@@ -22,7 +23,6 @@ from outercore.training.degrees import in_degrees, largest_window  # noqa: E402
 from outercore.training.inference import Inference  # noqa: E402
 from outercore.training.loaders import Loaders  # noqa: E402
 from outercore.training.models import Network, build_model  # noqa: E402
-from outercore.training.observe import Observer  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gat", "gin")

@@ -1,4 +1,4 @@
-"""An embedding run as people watch it: one bar, one line an epoch, on stderr."""
+"""An embedding run as people watch it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from rich.progress import TaskProgressColumn
 
 from outercore.cli.run_watch import RunWatch
 from outercore.config.sizes import format_size
-from outercore.embedding.observe import EpochReport, Observer
+from outercore.embedding.observe import EpochReport
 
 
-class EmbedWatch(RunWatch, Observer):
+class EmbedWatch(RunWatch):
     """Shows a run's events; a context manager."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        super().__init__(TaskProgressColumn(), quiet=quiet)
-        self._waiting = 0
-        self._triples = 0
-        self._loss = 0.0
+        super().__init__(TaskProgressColumn(), "triples", quiet=quiet)
+        self._done = 0
         self._score: float | None = None
 
     def started(self, description: dict[str, Any]) -> None:
@@ -31,44 +29,14 @@ class EmbedWatch(RunWatch, Observer):
             f"{description['parameters']:,} numbers, on {description['device']}; {where}"
         )
 
-    def preparing(self, what: str, done: int, total: int, unit: str) -> None:
-        """A bar of its own."""
-        self._reach(what, done, total)
-
-    def resumed(self, epoch: int, triples: int) -> None:
+    def resumed(self, epoch: int, done: int) -> None:
         """One line on where it goes on."""
-        self._say(f"resumed in epoch {epoch + 1} after {triples:,} triples")
+        self._say(f"resumed in epoch {epoch + 1} after {done:,} triples")
 
-    def epoch_started(self, epoch: int, triples: int, done: int) -> None:
+    def epoch_started(self, epoch: int, total: int, done: int) -> None:
         """A new bar."""
-        self._start(f"epoch {epoch + 1}", triples, done)
-        self._triples, self._loss, self._waiting = 0, 0.0, 0
-
-    def batch_done(self, loss: float, triples: int) -> None:
-        """Throughput, loss and the last validation so far."""
-        self._triples += triples
-        self._waiting += triples
-        self._loss += loss * triples
-        if not self._due():
-            return
-        parts = [
-            f"{self._rate(self._triples):,.0f} triples/s",
-            f"loss {self._loss / self._triples:.4f}",
-        ]
-        if self._score is not None:
-            parts.append(f"MRR {self._score:.4f}")
-        self._status(parts)
-        # A bar is slow, batches are many.
-        self._advance(self._waiting)
-        self._waiting = 0
-
-    def evaluation_started(self, what: str, rows: int) -> None:
-        """A new bar."""
-        self._start(what, rows, 0)
-
-    def evaluation_rows(self, rows: int) -> None:
-        """The bar moves on."""
-        self._advance(rows)
+        super().epoch_started(epoch, total, done)
+        self._done = done
 
     def epoch_done(self, report: EpochReport) -> None:
         """The epoch in one line."""
@@ -98,3 +66,8 @@ class EmbedWatch(RunWatch, Observer):
             f"stopping at the end of this buffer state, of which {share:.0%} is done; once more "
             "stops at once, and the work since the last checkpoint is lost"
         )
+
+    def _more(self, counters: dict[str, Any]) -> list[str]:
+        # A bar is slow, batches are many: it moves on when its text does.
+        self._update(completed=self._done + self._trained)
+        return [] if self._score is None else [f"MRR {self._score:.4f}"]

@@ -1,4 +1,4 @@
-"""A training run as people watch it: one bar, one line an epoch, on stderr."""
+"""A training run as people watch it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from outercore.cli import console
 from outercore.cli.run_watch import RunWatch
 from outercore.config.sizes import format_size
 from outercore.runs import record as records
-from outercore.training.observe import EpochReport, Observer
+from outercore.training.observe import EpochReport
 
 
-class Watch(RunWatch, Observer):
+class Watch(RunWatch):
     """Shows a run's events; a context manager."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        super().__init__(MofNCompleteColumn(), quiet=quiet)
-        self._seeds = 0
-        self._loss = 0.0
+        super().__init__(MofNCompleteColumn(), "seeds", quiet=quiet)
         self._lost = False
 
     def started(self, description: dict[str, Any]) -> None:
@@ -34,36 +32,14 @@ class Watch(RunWatch, Observer):
             f"{'validates nothing' if kind == 'none' else validates}"
         )
 
-    def resumed(self, epoch: int, batch: int) -> None:
+    def resumed(self, epoch: int, done: int) -> None:
         """One line on where it goes on."""
-        self._say(f"resumed at epoch {epoch + 1}, batch {batch + 1}")
+        self._say(f"resumed at epoch {epoch + 1}, batch {done + 1}")
 
-    def epoch_started(self, epoch: int, batches: int, done: int) -> None:
-        """A new bar."""
-        self._start(f"epoch {epoch + 1}", batches, done)
-        self._seeds, self._loss = 0, 0.0
-
-    def batch_done(self, loss: float, seeds: int, counters: dict[str, Any]) -> None:
-        """Loss, throughput, hits and bytes so far."""
-        self._seeds += seeds
-        self._loss += loss * seeds
+    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
+        """The bar moves on."""
         self._advance()
-        if not self._due():
-            return
-        parts = [f"loss {self._loss / self._seeds:.4f}", f"{self._rate(self._seeds):,.0f} seeds/s"]
-        hits = records.hit_ratio(counters)
-        if hits is not None:
-            parts.append(f"hits {hits:.0%}")
-        parts.append(f"read {format_size(records.bytes_read(counters))}")
-        self._status(parts)
-
-    def inference_started(self, what: str, batches: int, done: int) -> None:
-        """A new bar."""
-        self._start(what, batches, done)
-
-    def inference_batch(self) -> None:
-        """One step of the bar."""
-        self._advance()
+        super().batch_done(loss, count, counters)
 
     def epoch_done(self, report: EpochReport) -> None:
         """The epoch in one line."""
@@ -84,3 +60,8 @@ class Watch(RunWatch, Observer):
         if far.get("lost") and not self._lost:
             self._lost = True
             self._say(f"warning: {console.lost(far)}")
+
+    def _more(self, counters: dict[str, Any]) -> list[str]:
+        hits = records.hit_ratio(counters)
+        read = f"read {format_size(records.bytes_read(counters))}"
+        return [read] if hits is None else [f"hits {hits:.0%}", read]

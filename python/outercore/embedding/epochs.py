@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from outercore.embedding.diverged import DivergedError
-from outercore.embedding.observe import EpochReport, Observer
+from outercore.embedding.observe import EpochReport
 from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.errors import InterruptError, InvalidError
+from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Epochs:
             batch=progress.batch + 1,
         )
         self._pool_triples += triples
-        self._observer.batch_done(loss, triples)
+        self._observer.batch_done(loss, triples, {})
         stop = self._stop()
         if pool.ends_batches:
             if not stop and self._due():
@@ -196,15 +197,13 @@ class Epochs:
             return
         training = self._started is not None
         self._lap()
-        started = time.perf_counter()
         with self.timeline.span("checkpoint"):
             # Saved before the span is over: the time of the last one is missing, and no more.
             self._store.checkpoint(replace(self.progress, timeline=list(self.timeline.spans)))
         self.saved = self.progress
-        ended = time.perf_counter()
-        self._started = ended if training else None
+        self._started = time.perf_counter() if training else None
         self._since = time.monotonic()
-        self._observer.checkpointed(ended - started)
+        self._observer.checkpointed()
 
     def _interrupt(self) -> NoReturn:
         """Stops between two batches, states or epochs."""

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import outercore
+from outercore._native import Progress
 from outercore.embedding import rates as measured
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import EmbedData, data_of, has_triples
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import own_score
-from outercore.embedding.observe import Preparing
 from outercore.embedding.options import configuration
 from outercore.embedding.quality import quality_warning
 from outercore.embedding.ranking.passes import kinds_of, plan_ranking
@@ -48,7 +48,7 @@ def plan(
     read_bandwidth: float | None = None,
     write_bandwidth: float | None = None,
     count_answers: bool | None = None,
-    told: Preparing | None = None,
+    told: Progress | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """How an embedding would use its memory, and what an epoch, a validation and the final figures
@@ -144,7 +144,7 @@ def _size(
     config: EmbedConfig,
     warm: WarmStart | None,
     count: bool | None,
-    told: Preparing | None,
+    told: Progress | None,
 ) -> Size:
     """What is embedded, with true answers counted where that is wanted or done soon."""
     evaluation, answers = config.evaluation, None

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from outercore._native import Progress
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import EmbedData, data_of
-from outercore.embedding.observe import (
-    Observer,
-    Preparing,
-)
 from outercore.embedding.ranking.scoring import (
     Answers,
     HeldOut,
@@ -35,6 +32,7 @@ from outercore.embedding.tables.placement import (
 )
 from outercore.embedding.tables.protocol import Store
 from outercore.errors import BudgetError
+from outercore.runs.progress import Observer
 
 if TYPE_CHECKING:
     from outercore.embedding.data.warm_start import WarmStart
@@ -58,7 +56,7 @@ class Planned:
 def plan_session(
     graph: Graph,
     config: EmbedConfig,
-    told: Preparing | None = None,
+    told: Progress | None = None,
     warm: WarmStart | None = None,
     counted: Planned | None = None,
 ) -> Planned:
@@ -94,7 +92,7 @@ def placed_anew(
     config: EmbedConfig,
     run: EmbedDirectory,
     observer: Observer,
-    told: Preparing,
+    told: Progress,
 ) -> Planned:
     """The plan of a run that has no table yet, with room for the pools that its triples make.
 
@@ -118,7 +116,7 @@ def open_fitting(
     layout: TableLayout,
     device: torch.device,
     warm: WarmStart | None,
-    told: Preparing,
+    told: Progress,
 ) -> tuple[Store, Placement]:
     """The store of a run, and the placement with pools as large as they are.
 

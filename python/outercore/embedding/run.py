@@ -24,12 +24,12 @@ from outercore.embedding.gradients.custom import (
     require_same,
 )
 from outercore.embedding.gradients.models import ScoreFunction, build_model
-from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.result import EmbedResult
 from outercore.errors import InvalidError
 from outercore.runs.places import new_run, only_run
+from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:

@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from outercore import _native
 from outercore.embedding.config import RESUME, EmbedConfig
 from outercore.embedding.data.parts import has_triples
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.observe import (
-    EpochReport,
-    Observer,
-    Preparing,
-    final_scalars,
-    until_stopped,
-)
+from outercore.embedding.observe import EpochReport, final_scalars
 from outercore.embedding.planned import Planned, open_fitting, placed_anew, plan_session
 from outercore.embedding.quality import quality_warning
 from outercore.embedding.ranking.scoring import (
@@ -41,6 +36,7 @@ from outercore.embedding.tables.placement import (
 from outercore.embedding.tables.protocol import Progress
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
+from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
 
@@ -314,7 +310,7 @@ class Session:
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)
 
-    def _prepare_scoring(self, planned: Planned, told: Preparing) -> Scoring:
+    def _prepare_scoring(self, planned: Planned, told: _native.Progress) -> Scoring:
         scoring = Scoring(
             self._config,
             self._model,
@@ -331,7 +327,7 @@ class Session:
             scoring.collect_known(planned.known, answers)
         return scoring
 
-    def _degrees(self, told: Preparing) -> Tensor | None:
+    def _degrees(self, told: _native.Progress) -> Tensor | None:
         """How many training triples each entity is in, where candidates are drawn by that."""
         evaluation = self._config.evaluation
         if "degree" not in (evaluation.candidates, *evaluation.also):

@@ -15,6 +15,7 @@ from torch import Tensor
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
 from outercore.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
+from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
@@ -22,7 +23,6 @@ from outercore.training.graph_batches import GraphLoader, GraphReader
 from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.inference import Prediction, Predictor, evaluating, prediction_of
-from outercore.training.observe import Observer
 from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
@@ -173,7 +173,7 @@ class _GraphPredictor:
     def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
         """Predictions of the graphs `nodes`, in this order."""
         loader = GraphLoader(self._reader, nodes, self._batch_size)
-        self._observer.inference_started("scores", len(loader), 0)
+        self._observer.evaluation_started("scores", len(loader), 0)
         with evaluating(self._model):
             for batch in loader:
                 self._stop.check()
@@ -182,7 +182,7 @@ class _GraphPredictor:
                 with torch.no_grad():
                     outputs = self._model(here)
                 yield prediction_of(here, outputs)
-                self._observer.inference_batch()
+                self._observer.evaluation_advanced(1)
 
 
 def _require_labels(graph: Graph, labels: str) -> None:

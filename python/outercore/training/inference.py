@@ -15,13 +15,13 @@ from torch import Tensor
 
 from outercore.errors import BudgetError
 from outercore.runs.files import NpyRows
+from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig
 from outercore.training.degrees import largest_window
 from outercore.training.loaders import Loaders
 from outercore.training.models import Hop, Network, Perceptron
-from outercore.training.observe import Observer
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -191,13 +191,13 @@ class Inference:
         while True:
             try:
                 with self._loaders.evaluation(batch_size=size, **arguments) as loader:
-                    self._observer.inference_started(what, len(loader), done)
+                    self._observer.evaluation_started(what, len(loader), done)
                     loader.seek(done)
                     for batch in loader:
                         self._stop.check()
                         yield batch.to(self._device)
                         done += 1
-                        self._observer.inference_batch()
+                        self._observer.evaluation_advanced(1)
                 return
             except BudgetError:
                 if size // 2 >= sizes.least:

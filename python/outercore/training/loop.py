@@ -12,6 +12,7 @@ from torch import Tensor
 
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
+from outercore.runs.progress import Observer
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
 from outercore.storage import Storage
@@ -22,7 +23,7 @@ from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.meter import Meter
 from outercore.training.metrics import Errors
-from outercore.training.observe import EpochReport, Observer, final_scalars
+from outercore.training.observe import EpochReport, final_scalars
 from outercore.training.open_work import open_work
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import save_model
@@ -282,8 +283,8 @@ class Trainer:
     def _checkpoint(self) -> None:
         with self._timeline.span("checkpoint"):
             tensors = pack(self._model, self._adam, self._best)
-            path = self._checkpoints.save(Snapshot(self._position, tensors))
-        self._observer.checkpointed(str(path))
+            self._checkpoints.save(Snapshot(self._position, tensors))
+        self._observer.checkpointed()
 
     def _interrupted(self) -> InterruptError:
         self._checkpoint()

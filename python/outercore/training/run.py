@@ -19,6 +19,7 @@ from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.ranks import require_one_process
 from outercore.runs.directory import is_data_set, made_by
 from outercore.runs.places import new_run, only_run
+from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import find_split
 from outercore.training.config import TrainConfig
@@ -29,7 +30,6 @@ from outercore.training.links.held_out import require_topology
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.loop import Trainer
 from outercore.training.metrics import Errors
-from outercore.training.observe import Observer
 from outercore.training.open_work import open_predicting
 from outercore.training.options import configuration
 from outercore.training.run_directory import TrainDirectory

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from outercore.errors import InvalidError
 from outercore.many_graphs import Labelled
+from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
@@ -22,7 +23,6 @@ from outercore.training.degrees import in_degrees
 from outercore.training.inference import Inference, Predictor
 from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.models import Network, build_model
-from outercore.training.observe import Observer
 from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of

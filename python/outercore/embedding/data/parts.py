@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.observe import Preparing, watched
+from outercore._native import Progress
 from outercore.errors import InvalidError, NotFoundError
+from outercore.runs.progress import watched
 from outercore.triples import PARTS, HeldOut, Part, Triples
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class EmbedData:
         counts = {part: some.count for part, some in self.parts.items() if part != "train"}
         return {part: min(count, most[part] or count) for part, count in counts.items() if count}
 
-    def answers(self, what: str, told: Preparing | None = None) -> Iterator[NDArray[np.int64]]:
+    def answers(self, what: str, told: Progress | None = None) -> Iterator[NDArray[np.int64]]:
         """The triples of all parts, int64 [some, 3] at a time, in both directions if they are.
 
         `told` hears how many have been gone through, and that it is for `what`.
@@ -77,7 +78,7 @@ class EmbedData:
             if self.undirected:
                 yield np.ascontiguousarray(chunk[:, ::-1])
 
-    def degrees(self, told: Preparing | None = None) -> NDArray[np.int64]:
+    def degrees(self, told: Progress | None = None) -> NDArray[np.int64]:
         """How many training triples each entity is in, int64 [entities].
 
         Cost: one read of the triples, and no more memory than what is returned.
@@ -89,7 +90,7 @@ class EmbedData:
         return counts
 
 
-def data_of(graph: Graph, config: EmbedConfig, told: Preparing | None = None) -> EmbedData:
+def data_of(graph: Graph, config: EmbedConfig, told: Progress | None = None) -> EmbedData:
     """The triples of a data set, or the links of its topology where it has none.
 
     `told` hears of going through them, where that is to be done.
@@ -107,7 +108,7 @@ def has_triples(graph: Graph) -> bool:
 
 
 def knowledge_graph(
-    graph: Graph, config: DataConfig, seed: int, told: Preparing | None = None
+    graph: Graph, config: DataConfig, seed: int, told: Progress | None = None
 ) -> EmbedData:
     """The triples of a data set; where it has training triples only, some may be held out.
 
@@ -134,7 +135,7 @@ def knowledge_graph(
 
 
 def link_graph(
-    graph: Graph, config: DataConfig, seed: int, told: Preparing | None = None
+    graph: Graph, config: DataConfig, seed: int, told: Progress | None = None
 ) -> EmbedData:
     """The links of a plain graph as triples of one relation, some of them held out.
 
@@ -178,7 +179,7 @@ def _divided(
     parts: Mapping[Part, Triples],
     config: DataConfig,
     seed: int,
-    told: Preparing | None,
+    told: Progress | None,
 ) -> dict[Part, Triples]:
     """The training triples in the parts that a draw gives them."""
     own = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
@@ -198,7 +199,7 @@ def _divided(
     return found
 
 
-def _relations(graph: Graph, parts: Mapping[Part, Triples], told: Preparing | None) -> int:
+def _relations(graph: Graph, parts: Mapping[Part, Triples], told: Progress | None) -> int:
     names = graph.arrays.get("names/relation.offsets")
     if names is not None:
         return int(names["shape"][0]) - 1

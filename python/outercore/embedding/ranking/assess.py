@@ -15,10 +15,10 @@ from torch import Tensor
 from outercore.config.sizes import parse_size
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of, has_triples
-from outercore.embedding.observe import Observer, until_stopped
 from outercore.embedding.ranking.scoring import Scoring, choose, count_answers
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import InvalidError, NotFoundError
+from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.triples import PARTS, Part
 

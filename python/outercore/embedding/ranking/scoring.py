@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore._native import Progress
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.gradients.models import Model, Side
 from outercore.embedding.gradients.negatives import KnownTargets
-from outercore.embedding.observe import Observer, Preparing, watched
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.evaluate import (
     Asked,
@@ -26,6 +26,7 @@ from outercore.embedding.ranking.known import KnownAnswers, sided
 from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
 from outercore.embedding.ranking.ranks import SIDES
 from outercore.embedding.tables.protocol import Store
+from outercore.runs.progress import Observer, watched
 from outercore.runs.stop import StopRequest
 from outercore.triples import fill
 
@@ -53,7 +54,7 @@ def choose(
     triples: Triples,
     most: int,
     seed: int,
-    told: Preparing | None = None,
+    told: Progress | None = None,
 ) -> HeldOut:
     """At most so many of the triples, drawn once by the seed; all where `most` is 0.
 
@@ -73,7 +74,7 @@ def choose(
 
 
 def choose_parts(
-    data: EmbedData, config: EmbedConfig, told: Preparing | None = None
+    data: EmbedData, config: EmbedConfig, told: Progress | None = None
 ) -> list[HeldOut]:
     """What a run ranks of each held-out part; see `choose`."""
     limits = config.evaluation
@@ -119,7 +120,7 @@ Answers: TypeAlias = "dict[Part, dict[Side, KnownAnswers]]"
 
 
 def count_answers(
-    data: EmbedData, held_out: Iterable[HeldOut], told: Preparing | None = None
+    data: EmbedData, held_out: Iterable[HeldOut], told: Progress | None = None
 ) -> Answers:
     """The true answers to both sides of held-out triples, counted so that memory can be planned.
 
@@ -247,10 +248,10 @@ class Scoring:
         parts = [self._held_out[part] for part in kinds]
         counts = [len(held.triples) for held in parts]
         rows = rows_compared(self._config, counts, list(kinds.values()), entities, self._group)
-        self._observer.evaluation_started(title, sum(rows))
+        self._observer.evaluation_started(title, sum(rows), 0)
 
         def after_block(compared: int) -> None:
-            self._observer.evaluation_rows(compared)
+            self._observer.evaluation_advanced(compared)
             self._stop.check()
 
         found = rank_together(

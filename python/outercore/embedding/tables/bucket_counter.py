@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from outercore import _core
+from outercore._native import Progress
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import EmbedData
-from outercore.embedding.observe import Preparing
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import sorting
 from outercore.embedding.tables.placement import Placement, Size, decide
@@ -24,7 +24,7 @@ def place_new(
     config: EmbedConfig,
     size: Size,
     first: Placement,
-    told: Preparing | None = None,
+    told: Progress | None = None,
 ) -> Placement:
     """Where everything of a new run is: `first` if there is room for its pools, which is known once
     triples are counted, else another placement that `config` leaves open.
@@ -53,7 +53,7 @@ class BucketCounter:
         size: Size,
         memory: int,
         seed: int,
-        told: Preparing | None = None,
+        told: Progress | None = None,
     ) -> None:
         """`memory`: in which triples are sorted, in bytes; the more, the longer the writes. `told`
         hears of it, and what it raises ends the work."""

@@ -8,14 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outercore._native import Progress
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.observe import Preparing, watched
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.layout import TableLayout
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Placement, order_of, walks_of
 from outercore.embedding.tables.protocol import Store
+from outercore.runs.progress import watched
 from outercore.triples import fill
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def open_store(
     layout: TableLayout,
     device: torch.device,
     warm: WarmStart | None,
-    told: Preparing | None = None,
+    told: Progress | None = None,
 ) -> Store:
     """The tables of a run as its last checkpoint left them, or new ones.
 

@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore import _core
-from outercore.embedding.observe import Preparing
+from outercore import _core, _native
 from outercore.embedding.tables.layout import StartRows, TableLayout
 from outercore.embedding.tables.npy import read_npy, write_npy
 from outercore.embedding.tables.order import PartitionOrder, Walks
@@ -71,7 +70,7 @@ class PartitionStore:
         *,
         degrees: bool = False,
         device: torch.device | None = None,
-        told: Preparing | None = None,
+        told: _native.Progress | None = None,
     ) -> None:
         """`PartitionStore.open` says what it does."""
         self.directory = directory
@@ -102,7 +101,7 @@ class PartitionStore:
             rows = self.shape["slots"] * self.shape["slot_rows"]
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
 
-    def _count_degrees(self, told: Preparing | None) -> Tensor:
+    def _count_degrees(self, told: _native.Progress | None) -> Tensor:
         """Of every row, those of a partition one after the other."""
         try:
             return torch.from_numpy(self._core.degrees(told).astype(np.int32))
@@ -128,7 +127,7 @@ class PartitionStore:
         start: StartRows | None = None,
         relations: Tensor | None = None,
         walks: Walks | None = None,
-        told: Preparing | None = None,
+        told: _native.Progress | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
@@ -184,7 +183,7 @@ class PartitionStore:
         *,
         degrees: bool = False,
         device: torch.device | None = None,
-        told: Preparing | None = None,
+        told: _native.Progress | None = None,
     ) -> PartitionStore:
         """The table in `directory` at its last checkpoint; `memory` in bytes.
 

@@ -11,6 +11,7 @@ import torch
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.graph import Graph
+from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import normal_split
 from outercore.training.checkpoint import Position
@@ -25,7 +26,6 @@ from outercore.training.links.scoring import LinkScoring
 from outercore.training.links.work import inference_sampling
 from outercore.training.loaders import LoaderFactory
 from outercore.training.models import Network
-from outercore.training.observe import Observer
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import SavedModel
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from outercore.many_graphs import Labelled
+from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.storage import Storage
@@ -26,7 +27,6 @@ from outercore.training.links.model import LinkModel, link_loss
 from outercore.training.links.scoring import TABLE, LinkScoring
 from outercore.training.loaders import LoaderFactory
 from outercore.training.models import Network
-from outercore.training.observe import Observer
 from outercore.training.scoring import AnyScoring
 from outercore.training.tasks import link_task
 
