@@ -13,6 +13,7 @@ from torch import Tensor
 import embed_reference as reference
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.gradients import negatives
+from outercore.embedding.gradients.kernels import Masked
 from outercore.embedding.gradients.models import CustomModel, build_model
 from outercore.embedding.ranking import evaluate as evaluation
 from outercore.embedding.ranking import ranks
@@ -24,8 +25,6 @@ from outercore.embedding.ranking.evaluate import (
     evaluate,
     rank_together,
 )
-from outercore.embedding.ranking.known import sided
-from outercore.embedding.ranking.ranks import SIDES
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.errors import InvalidError
 
@@ -196,8 +195,7 @@ def test_parts_and_kinds_of_candidates_are_ranked_in_the_same_passes(group: int)
     parts = [random_triples(count, seed) for seed, count in ((3, 30), (5, 15))]
     kinds = [[every, drawn], [every]]
     known = [store.triples, *parts]
-    columns = torch.cat(known).unbind(1)
-    answers = {side: negatives.KnownTargets(*sided(columns, side)) for side in SIDES}
+    answers = negatives.known_answers(torch.cat(known))
     store.__class__ = Read
     found = rank_together(
         store,
@@ -239,14 +237,14 @@ def test_the_answers_of_a_hub_are_never_in_memory_for_all_its_questions(
     expected = evaluate(store, model, hub, known=[hub], candidates=candidates)
     if kind == "scattered":
         store.__class__ = Scattered
-    seen = []
-    ranges = negatives.repeat_ranges
+    seen, among = [], negatives.known_among
 
-    def watched(counts: Tensor) -> tuple[Tensor, Tensor]:
-        seen.append(int(counts.sum()))
-        return ranges(counts)
+    def watched(*given: Any) -> Iterator[Masked]:
+        for found in among(*given):
+            seen.append(len(found.rows))
+            yield found
 
-    monkeypatch.setattr(negatives, "repeat_ranges", watched)
+    monkeypatch.setattr(ranks, "known_among", watched)
     monkeypatch.setattr(ranks, "_BLOCK_NUMBERS", 30)
     assert evaluate(store, model, hub, known=[hub], candidates=candidates) == expected
     assert seen

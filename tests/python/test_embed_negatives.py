@@ -16,8 +16,10 @@ from outercore import _core
 from outercore.embedding.config import Correction, EmbedConfig, NegativesConfig
 from outercore.embedding.gradients.models import Side
 from outercore.embedding.gradients.negatives import (
-    KnownTargets,
+    COLUMNS,
     Negatives,
+    known_among,
+    known_answers,
     occurrences,
     population,
     repeat_ranges,
@@ -123,69 +125,35 @@ triples_of_few = some.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    known=triples_of_few, asked=some.lists(some.tuples(some.integers(0, 6), some.integers(0, 4)))
-)
-def test_known_targets_are_those_of_a_dictionary(
-    known: list[tuple[int, int, int]], asked: list[tuple[int, int]]
-) -> None:
-    table = torch.tensor(known, dtype=torch.int64).reshape(-1, 3)
-    questions = torch.tensor(asked, dtype=torch.int64).reshape(-1, 2)
-    found: list[list[int]] = [[] for _ in asked]
-    for row, target in among(KnownTargets(*table.unbind(1)), questions, torch.arange(8)):
-        found[row].append(target)
-    assert found == [
-        sorted({tail for head, relation, tail in known if (head, relation) == pair})
-        for pair in asked
-    ]
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     known=triples_of_few,
-    asked=some.lists(some.tuples(some.integers(0, 6), some.integers(0, 4))),
+    asked=triples_of_few,
     candidates=some.lists(some.integers(0, 7), max_size=12),
     together=some.sampled_from([1, 3, 1 << 16]),
 )
-def test_known_targets_among_candidates_are_found_some_at_a_time(
+def test_known_answers_among_candidates_are_found_some_at_a_time(
     known: list[tuple[int, int, int]],
-    asked: list[tuple[int, int]],
+    asked: list[tuple[int, int, int]],
     candidates: list[int],
     together: int,
 ) -> None:
-    targets = KnownTargets(*torch.tensor(known, dtype=torch.int64).reshape(-1, 3).unbind(1))
-    questions = torch.tensor(asked, dtype=torch.int64).reshape(-1, 2)
     candidates.sort()
-    looked_up: list[int] = []
-
-    def watched(counts: Tensor) -> tuple[Tensor, Tensor]:
-        looked_up.append(int(counts.sum()))
-        return repeat_ranges(counts)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outercore.embedding.gradients.negatives._TOGETHER", together)
-        patch.setattr("outercore.embedding.gradients.negatives.repeat_ranges", watched)
-        found = among(targets, questions, torch.tensor(candidates, dtype=torch.int64))
-    expected = [
-        (row, column)
-        for row, pair in enumerate(asked)
-        for column, candidate in enumerate(candidates)
-        if (*pair, candidate) in known
-    ]
-    assert sorted(found) == expected
-    # Those of a row that begins a piece, and as many again.
-    assert max(looked_up, default=0) <= 2 * together
-
-
-def among(known: KnownTargets, questions: Tensor, candidates: Tensor) -> list[tuple[int, int]]:
-    """Pairs (row, column), of all pieces; rows of a piece ascend."""
-    found = []
-    for piece in known.among(*questions.unbind(1), candidates):
-        rows = piece.rows.tolist()
-        assert rows == sorted(rows)
-        found += zip(rows, piece.columns.tolist(), strict=True)
-    return found
+    table, questions = (torch.tensor(rows).long().reshape(-1, 3) for rows in (known, asked))
+    answers = known_answers(table)
+    for side, (anchor, relation, target) in COLUMNS.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("outercore.embedding.gradients.negatives._TOGETHER", together)
+            pieces = list(known_among(answers[side], questions, torch.tensor(candidates).long()))
+        assert all(len(piece.rows) < together + len(candidates) for piece in pieces)
+        found = [pair for piece in pieces for pair in zip(*map(Tensor.tolist, piece), strict=True)]
+        triples = {(row[anchor], row[relation], row[target]) for row in known}
+        assert found == [
+            (row, column)
+            for row, triple in enumerate(asked)
+            for column, candidate in enumerate(candidates)
+            if (triple[anchor], triple[relation], candidate) in triples
+        ]
 
 
 @settings(max_examples=100, deadline=None)

@@ -4,6 +4,7 @@
 //! Layer 5. Orders and plans are pure: they say what is in memory when, and move no bytes.
 #![forbid(unsafe_code)]
 
+mod answers;
 pub mod buckets;
 pub mod executor;
 mod initial;
@@ -16,6 +17,7 @@ pub mod plan;
 mod step;
 pub mod walk;
 
+pub use answers::{Asked, KnownAnswers};
 pub use buckets::{
     ArrayTripleReader, ArrayTriples, BucketCounts, Buckets, GraphLinks, GraphTriples, HeldOut,
     LinkReader, MemoryTriples, OnProgress, PartTriples, Pass, PoolReader, Pools, TriplePart,

@@ -44,6 +44,7 @@ const _: () = {
     assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<text::TextTable>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::PartitionExecutor>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<embed::KnownAnswers>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::PyTripleSource>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::PyTripleReader>() <= PYTHON_ALIGNS_TO);
 };

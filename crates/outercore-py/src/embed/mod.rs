@@ -1,10 +1,12 @@
 //! Orders of partitions and what they cost.
 
+mod answers;
 mod executor;
 mod placement;
 mod rows;
 mod sources;
 
+pub use answers::KnownAnswers;
 pub use executor::PartitionExecutor;
 use outercore_core::Result;
 use outercore_embed::{
@@ -29,6 +31,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)?;
     module.add_class::<executor::PartitionExecutor>()?;
+    module.add_class::<answers::KnownAnswers>()?;
     module.add_class::<sources::PyTripleSource>()?;
     module.add_class::<sources::PyTripleReader>()?;
     module.add_function(wrap_pyfunction!(executor::sort_triples, module)?)?;

@@ -11,13 +11,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from outercore import _core
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.gradients.batches import CoreBatches
 from outercore.embedding.gradients.kernels import Masked, MaskMatrix, Workspace
 from outercore.embedding.gradients.losses import build_loss
 from outercore.embedding.gradients.models import Chunk, Model, RowGradients, Side, build_model
-from outercore.embedding.gradients.negatives import KnownTargets, Negatives, occurrences
+from outercore.embedding.gradients.negatives import (
+    Negatives,
+    known_among,
+    known_answers,
+    occurrences,
+)
 from outercore.embedding.gradients.optimizers import build_optimiser
 from outercore.embedding.gradients.pieces import even_pieces
 from outercore.embedding.gradients.pool_negatives import Asked, PoolNegatives
@@ -69,7 +75,7 @@ class _PoolContext(NamedTuple):
 
     pool: Pool
     negatives: PoolNegatives
-    known: dict[Side, KnownTargets]
+    known: dict[str, _core.KnownAnswers]
 
 
 class _Touched(NamedTuple):
@@ -115,7 +121,7 @@ class Trainer:
         )
         # Not the triples themselves: a store in partitions lets go of them before the next ones.
         self._known_of: weakref.ref[Tensor] | None = None
-        self._known: dict[Side, KnownTargets] = {}
+        self._known: dict[str, _core.KnownAnswers] = {}
 
     def train_pool(
         self,
@@ -175,13 +181,12 @@ class Trainer:
         """Learns which triples a pool has; returns what forgets them when they are gone, since
         ranking has their memory."""
         # Before the new ones are made: they are as large as the triples.
-        self._known_of, self._known = None, (known := {})
+        known: dict[str, _core.KnownAnswers] = {}
+        self._known_of, self._known = None, known
         if (core := self._core) is not None and core.fit(pool, self.store):
             core.know(pool.triples, undirected=self._undirected)
             return lambda _: core.forget()
-        heads, relations, tails = pool.triples.unbind(1)
-        known["tail"] = KnownTargets(heads, relations, tails)
-        known["head"] = KnownTargets(tails, relations, heads)
+        known |= known_answers(pool.triples)
         return lambda _: known.clear()
 
     def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
@@ -292,22 +297,19 @@ class Trainer:
                 rows = torch.arange(len(triples))
                 return occurrences(negatives.rows, rows, question.targets).to(device)
             case "known":
-                asked = (question.anchors, triples[:, 1], negatives.rows)
-                return self._known_among(context, side, *asked).to(device)
+                return self._known_among(context, side, triples, negatives.rows).to(device)
 
     def _known_among(
-        self,
-        context: _PoolContext,
-        side: Side,
-        anchors: Tensor,
-        relations: Tensor,
-        candidates: Tensor,
+        self, context: _PoolContext, side: Side, triples: Tensor, candidates: Tensor
     ) -> MaskMatrix:
-        """Which candidates complete each anchor to a triple of the pool."""
-        hidden = torch.zeros(len(anchors), len(candidates), dtype=torch.bool)
-        # The reverses need no maps of their own: what is known of an anchor as the other end.
-        for known in context.known.values() if self._undirected else (context.known[side],):
-            for found in known.among(anchors, relations, candidates):
+        """Which candidates complete each triple, one end asked for, to one of the pool."""
+        hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
+        asked = [(side, triples)]
+        if self._undirected:
+            # What is known of an anchor as the other end.
+            asked.append(("head" if side == "tail" else "tail", triples.flip(1)))
+        for of, some in asked:
+            for found in known_among(context.known[of], some, candidates):
                 hidden[found.rows, found.columns] = True
         return MaskMatrix(hidden)
 

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from outercore import _core
 from outercore.embedding.gradients.models import Model, Side
-from outercore.embedding.gradients.negatives import KnownTargets
+from outercore.embedding.gradients.negatives import known_answers
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranking.known import sided
 from outercore.embedding.ranking.passes import groups_of
 from outercore.embedding.ranking.ranks import (
     SIDES,
@@ -133,10 +133,7 @@ def evaluate(
 
     Shapes: `triples` and each of `known` int64 [m, 3], entities by number.
     """
-    answers = None
-    if known:
-        every = torch.cat(list(known))
-        answers = {side: KnownTargets(*sided(every.unbind(1), side)) for side in SIDES}
+    answers = known_answers(torch.cat(list(known))) if known else None
     asked = Asked(triples, (candidates or Candidates(),), answers)
     [[found]] = rank_together(store, model, [asked], **options)
     return found.evaluation()
@@ -150,7 +147,7 @@ class Asked:
     """int64 [m, 3], entities by number."""
     candidates: Sequence[Candidates]
     """Among what, each for itself."""
-    answers: Mapping[Side, KnownTargets] | None = None
+    answers: Mapping[str, _core.KnownAnswers] | None = None
     """Other true answers, by side; `None` where nothing is filtered."""
 
 

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore import _core
 from outercore.embedding.gradients.kernels import Masked
 from outercore.embedding.gradients.models import Model, Side
-from outercore.embedding.gradients.negatives import KnownTargets, occurrences
+from outercore.embedding.gradients.negatives import known_among, occurrences
 from outercore.embedding.gradients.trainer import Ask, ask
 from outercore.embedding.tables.protocol import Store
 from outercore.errors import InvalidError
@@ -73,7 +74,7 @@ class Questions:
         triples: Tensor,
         question: Ask,
         rows: tuple[Tensor, Tensor, Tensor],
-        known: KnownTargets | None,
+        known: _core.KnownAnswers | None,
         *,
         loops: bool,
     ) -> None:
@@ -83,7 +84,7 @@ class Questions:
         Errors: `InvalidError` for a triple whose score is not finite.
         """
         self._model, self._asked_for, self._known, self._loops = model, question, known, loops
-        self._relation_ids = triples[:, 1]
+        self._triples = triples
         self._anchors, self._relations, targets = rows
         own = [self._own_scores(some, targets) for some in _slices(len(triples), _SCORED)]
         score, slack = (torch.cat(column) for column in zip(*own, strict=True))
@@ -119,7 +120,7 @@ class Questions:
         if self._known is None:
             return
         anchors, targets = self._asked_for.anchors[some], self._asked_for.targets[some]
-        for found in self._known.among(anchors, self._relation_ids[some], entities):
+        for found in known_among(self._known, self._triples[some], entities):
             others = entities[found.columns]
             rest = others != targets[found.rows]
             if not self._loops:
@@ -153,7 +154,7 @@ class Questions:
 def questions_of(
     store: Store,
     model: Model,
-    parts: Sequence[tuple[Tensor, Mapping[Side, KnownTargets] | None]],
+    parts: Sequence[tuple[Tensor, Mapping[str, _core.KnownAnswers] | None]],
     *,
     reciprocal: bool,
     loops: bool,

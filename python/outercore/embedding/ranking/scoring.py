@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore import _core
 from outercore._native import Progress
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.gradients.models import Model, Side
-from outercore.embedding.gradients.negatives import KnownTargets
+from outercore.embedding.gradients.models import Model
+from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.evaluate import (
     Asked,
@@ -22,9 +23,7 @@ from outercore.embedding.ranking.evaluate import (
     Ranking,
     rank_together,
 )
-from outercore.embedding.ranking.known import KnownAnswers, sided
 from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
-from outercore.embedding.ranking.ranks import SIDES
 from outercore.embedding.tables.protocol import Store
 from outercore.runs.progress import Observer, watched
 from outercore.runs.stop import StopRequest
@@ -115,8 +114,8 @@ def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> 
     return found
 
 
-Answers: TypeAlias = "dict[Part, dict[Side, KnownAnswers]]"
-"""True answers to what is ranked of a part."""
+Answers: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
+"""True answers to what is ranked of a part, by the side that is asked for."""
 
 
 def count_answers(
@@ -127,15 +126,17 @@ def count_answers(
     Cost: one read of all triples, and 32 bytes a triple that is held out.
     """
 
-    def answers_to(held: HeldOut, side: Side) -> KnownAnswers:
-        anchors, relations, _ = sided(held.triples.numpy().T, side)
-        return KnownAnswers(anchors, relations, data.entities, data.relations)
-
-    known = {held.part: {side: answers_to(held, side) for side in SIDES} for held in held_out}
+    known = {
+        held.part: {
+            side: _core.KnownAnswers(held.triples.numpy(), some, data.entities, data.relations)
+            for side, some in COLUMNS.items()
+        }
+        for held in held_out
+    }
     for chunk in data.answers("count true answers", told):
         for sides in known.values():
-            for side, answers in sides.items():
-                answers.count(sided(chunk.T, side))
+            for answers in sides.values():
+                answers.count(chunk)
     return known
 
 
@@ -175,7 +176,7 @@ class Scoring:
         self._group = group_size(config, memory)
         self._observer = observer or Observer()
         self._stop = stop or StopRequest()
-        self._known: Mapping[Part, Mapping[Side, KnownTargets]] = {}
+        self._known: Answers = {}
 
     def collect_known(self, known: Answers, chunks: Iterable[NDArray[np.int64]]) -> None:
         """Goes through all triples for the answers that `count_answers` has counted.
@@ -184,16 +185,12 @@ class Scoring:
         """
         for chunk in chunks:
             for sides in known.values():
-                for side, answers in sides.items():
-                    answers.add(sided(chunk.T, side))
-        self._known = {
-            part: {side: self._targets(one) for side, one in sides.items()}
-            for part, sides in known.items()
-        }
-
-    def _targets(self, known: KnownAnswers) -> KnownTargets:
-        arrays = (torch.from_numpy(array) for array in known.finish())
-        return KnownTargets.in_order(self._store.relation_count, *arrays)
+                for answers in sides.values():
+                    answers.add(chunk)
+        for sides in known.values():
+            for answers in sides.values():
+                answers.finish()
+        self._known = known
 
     def has(self, part: Part) -> bool:
         """Whether there is something to rank."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore import _core
 from outercore.embedding.data.parts import has_triples
-from outercore.embedding.ranking.known import KnownAnswers
 from outercore.errors import NotFoundError
 from outercore.triples import Triples
 
@@ -34,30 +34,21 @@ class Answers:
     """
 
     def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
-        columns = list(_COLUMNS[part])
+        first, second, answer = _COLUMNS[part]
         any_relation = part != "relation" and bool((questions[:, 1] < 0).all())
         scale = embedding.num_entities if part == "relation" else embedding.num_relations
-
-        def asked(triples: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-            first, second, answer = triples.T[columns]
-            return first, np.zeros_like(second) if any_relation else second, answer
-
-        anchors, others, _ = asked(questions)
-        known = KnownAnswers(anchors, others, embedding.num_entities, scale)
+        columns = (first, None if any_relation else second, answer)
+        self._questions = questions
+        self._known = _core.KnownAnswers(questions, columns, embedding.num_entities, scale)
         for triples in _triples(embedding.graph):
-            known.count(asked(triples))
+            self._known.count(triples)
         for triples in _triples(embedding.graph):
-            known.add(asked(triples))
-        keys, self._starts, self._answers = known.finish()
-        self._places = np.searchsorted(keys, anchors * scale + others)
+            self._known.add(triples)
+        self._known.finish()
 
     def of(self, some: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Pairs (question counted from the first of these, answer)."""
-        begins, ends = (self._starts[self._places[some] + after] for after in (0, 1))
-        counts = ends - begins
-        questions = np.repeat(np.arange(len(counts)), counts)
-        places = np.arange(len(questions)) - (np.cumsum(counts) - counts - begins)[questions]
-        return questions, self._answers[places].astype(np.int64)
+        return self._known.of(self._questions[some])
 
 
 def seen_entities(graph: Graph, entities: int) -> NDArray[np.bool_]:
