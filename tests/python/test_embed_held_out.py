@@ -230,3 +230,24 @@ def test_a_share_that_leaves_nothing_to_train_on_is_refused(tmp_path: Path) -> N
     ) as found:
         data_of(tmp_path / "set", 0.9, seed=0)
     assert "hint: hold out fewer" in str(found.value)
+
+
+def test_entities_of_held_out_triples_alone_are_not_seen(tmp_path: Path) -> None:
+    (tmp_path / "all.tsv").write_text("".join(f"a{one}\tr\tb{one}\n" for one in range(200)))
+    import_triples(tmp_path / "all.tsv", tmp_path / "set", options=TripleOptions(memory="16MiB"))
+    found = oc.embed(tmp_path / "set", held_out=0.5, out=tmp_path / "run", **SMALL).embedding
+    trained = data_of(tmp_path / "set", 0.5).train.read()
+    assert found.seen is not None
+    assert np.flatnonzero(found.seen).tolist() == np.unique(trained[:, [0, 2]]).tolist()
+    assert 50 < found.seen.sum() < 350
+
+
+def test_entities_of_the_triples_that_were_trained_on_are_seen(tmp_path: Path) -> None:
+    for part, rows in (("train", "a\tr\tb\nc\tr\td\n"), ("valid", "a\tr\tc\n")):
+        (tmp_path / f"{part}.tsv").write_text(rows)
+    valid, memory = tmp_path / "valid.tsv", TripleOptions(memory="16MiB")
+    import_triples(tmp_path / "train.tsv", tmp_path / "set", valid=valid, options=memory)
+    found = oc.embed(tmp_path / "set", train_part="valid", out=tmp_path / "run", **SMALL).embedding
+    assert found.seen is not None
+    names = found.graph.entities.names(np.flatnonzero(found.seen))
+    assert sorted(names) == ["a", "c"]

@@ -1,4 +1,4 @@
-"""What a data set says already: true answers to questions, and entities that training has seen.
+"""What a data set says already: true answers to questions.
 
 Needs no PyTorch.
 """
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.embedding.data.parts import has_triples
-from outercore.errors import NotFoundError
 from outercore.triples import Triples
 
 if TYPE_CHECKING:
@@ -51,24 +50,8 @@ class Answers:
         return self._known.of(self._questions[some])
 
 
-def seen_entities(graph: Graph, entities: int) -> NDArray[np.bool_]:
-    """Which entities stand in a triple of `triples/train`, or in a link of a plain graph.
-
-    The row of another one is what it was before training: its scores mean nothing.
-
-    Shapes: bool [entities].
-    Cost: one pass over those triples or links.
-    Errors: `NotFoundError` where there are no such triples.
-    """
-    seen = np.zeros(entities, np.bool_)
-    for triples in _triples(graph, "triples/train"):
-        seen[triples[:, 0]] = seen[triples[:, 2]] = True
-    return seen
-
-
-def _triples(graph: Graph, key: str | None = None) -> Iterator[NDArray[np.int64]]:
-    """All triples of a knowledge graph, or those of one array, or all links of a plain graph in
-    their directions."""
+def _triples(graph: Graph) -> Iterator[NDArray[np.int64]]:
+    """All triples of a knowledge graph, or all links of a plain graph in their directions."""
     if not has_triples(graph):
         undirected = graph.manifest["edge_types"]["edge"].get("undirected", False)
         for links in Triples(Path(graph.root)).chunks():
@@ -76,9 +59,7 @@ def _triples(graph: Graph, key: str | None = None) -> Iterator[NDArray[np.int64]
             if undirected:
                 yield links[:, ::-1]
         return
-    if key is not None and key not in graph.arrays:
-        raise NotFoundError(f"data set `{graph.root}`: no array `{key}`")
-    for name in [key] if key else sorted(graph.arrays):
+    for name in sorted(graph.arrays):
         entry = graph.arrays[name]
         if name.startswith("triples/") and not name.endswith(".weight") and entry["shape"][0]:
             yield from Triples(graph.root / entry["file"], key=name).chunks()

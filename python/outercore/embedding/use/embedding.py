@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from outercore.config.fields import build
-from outercore.embedding.config import ModelConfig
+from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
+from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.use.answers import seen_entities
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.graph import Graph
 from outercore.names import Names
@@ -201,12 +201,18 @@ class Embedding:
 
     @cached_property
     def seen(self) -> NDArray[np.bool_] | None:
-        """Which entities training has seen; `None` where the data set is gone.
+        """Which entities training has seen, bool [entities]: the row of another one is what it was
+        before. `None` where the data set is gone.
 
-        Cost: a pass over the training triples, or the links, once.
+        Cost: a pass over the triples or links, and one over those that were trained on.
         """
         try:
-            return seen_entities(self.graph, self.num_entities)
+            config = EmbedDirectory.open(self.root).config()
+        except NotFoundError:
+            # Tables that were copied without their run.
+            config = EmbedConfig(data=DataConfig(held_out=0.0))
+        try:
+            return data_of(self.graph, config).degrees() > 0
         except (InvalidError, NotFoundError):
             return None
 
