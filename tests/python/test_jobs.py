@@ -225,6 +225,20 @@ def test_a_command_that_changed_runs_again_and_both_records_stay(
     assert (tmp_path / "job/record.json").exists()
 
 
+def test_a_job_that_ended_while_no_one_looked_does_not_run_again(
+    data_set: Path, tmp_path: Path
+) -> None:
+    run_jobs([request(data_set)], Table(), tmp_path, Lent())
+    written = (tmp_path / "job/record.json").stat().st_mtime_ns
+    file = tmp_path / "jobs.json"
+    # As of a call that was killed while the job ran.
+    file.write_text(file.read_text().replace('"done"', '"running"'))
+    states = run_jobs([request(data_set)], Table(), tmp_path, Lent())
+    assert statuses(states) == {"job": "done"}
+    assert states[0].record == str(tmp_path / "job")
+    assert (tmp_path / "job/record.json").stat().st_mtime_ns == written
+
+
 def test_what_writes_to_one_data_set_runs_one_after_the_other(
     data_set: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,13 @@ class JobState:
             return None
         return AnalysisDirectory(Path(self.record))
 
+    def has_ended_alone(self, run: AnalysisDirectory | None) -> bool:
+        """Whether its process came to its end when nobody was there any more to see it."""
+        if run is None or self.status != "running":
+            return False
+        # The record is written at the end, and then the checkpoint is removed.
+        return (run.path / records.FILE).exists() and not run.begun
+
 
 @dataclass(frozen=True)
 class _States:
@@ -137,6 +144,8 @@ class _Running:
         for name, request in self.requests.items():
             state = known.get(name, JobState(name, request.words))
             run = state.run_of(request)
+            if state.has_ended_alone(run):
+                state.status = "done"
             if run is None or state.status != "done" or not (run.path / records.FILE).exists():
                 kept = state.record if run is not None and run.begun else None
                 state = JobState(name, request.words, record=kept)
