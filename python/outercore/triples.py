@@ -24,6 +24,12 @@ from outercore.errors import CorruptError
 _Number = TypeVar("_Number", bound=np.generic)
 Part = Literal["train", "valid", "test"]
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
+ASKED: dict[str, tuple[int, int, int]] = {
+    "tail": (0, 1, 2),
+    "head": (2, 1, 0),
+    "relation": (0, 2, 1),
+}
+"""Columns of a triple by the part that is asked for: two that are asked with, and the answer."""
 _CHUNK = 1 << 18
 _A_PLACE = 8
 """Bytes that training keeps of a triple for its place in the order of batches, and not yet while

@@ -67,7 +67,7 @@ class AnalysisDirectory(RunDirectory):
         return str(self._described().get("command", ""))
 
     def keep_options(self, options: dict[str, Any]) -> None:
-        """Writes down the algorithm's options of a run that goes on with other ones."""
+        """Saves the algorithm's options of a run that is resumed with different ones."""
         described = self._described()
         self._describe({**described, "config": {**described["config"], "options": options}})
 

@@ -131,7 +131,7 @@ class Answers:
         console.table(title, lines)
 
     def _seen(self, part: str, ids: NDArray[np.int64]) -> list[bool | None]:
-        """Which answers training has seen; `None` where nobody can tell, and for relations."""
+        """Which answers training has seen; `None` if that is unknown, and for relations."""
         seen = None if part == "relation" else self._embedding.seen
         return [None] * len(ids) if seen is None else seen[ids].tolist()
 

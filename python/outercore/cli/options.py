@@ -231,6 +231,6 @@ def renamed(options: Mapping[str, str]) -> Iterator[None]:
         place, _, rest = str(error).partition(": ")
         if (option := options.get(place)) is None:
             raise
-        # An option that is called like its key is told once.
+        # An option with the same name as its key is named once.
         same = option == f"--{place}".replace("_", "-")
         raise InvalidError(f"{option}{'' if same else f' ({place})'}: {rest}") from None

@@ -34,8 +34,8 @@ class TuneConfig(Configuration):
     partitions: Annotated[
         tuple[int, ...],
         Option(
-            "Nodes of a partition as powers of two, such as `12,14,16`; each needs a grid of its "
-            "own beside the data set meanwhile.",
+            "Sizes of a partition as powers of two, such as `12,14,16`. Each builds its own grid, "
+            "which is removed after the last measurement.",
             common=True,
         ),
     ] = ()

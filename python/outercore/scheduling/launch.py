@@ -60,7 +60,7 @@ class JobState:
         return AnalysisDirectory(Path(self.record))
 
     def has_ended_alone(self, run: AnalysisDirectory | None) -> bool:
-        """Whether its process came to its end when nobody was there any more to see it."""
+        """Whether its process finished after the call that started it was killed."""
         if run is None or self.status != "running":
             return False
         # The record is written at the end, and then the checkpoint is removed.

@@ -162,7 +162,7 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
 
 
 def _assumed_times(graph: GraphShape) -> tuple[float, ...]:
-    """Times of an algorithm that nobody measured: longer on more arcs, evenly shared."""
+    """Times of an algorithm without measurements: longer on more arcs, evenly shared."""
     return tuple(max(graph.arcs, 1) * 1e-8 / threads for threads in range(1, 65))
 
 

@@ -70,8 +70,8 @@ impl HeldOut {
         self.part_at(Stream::new(self.seed, Self::STREAM).uniform(low, 0, high).unit())
     }
 
-    /// The part that a triple of a knowledge graph belongs to; `tests/python/embedded.py` has the
-    /// definition.
+    /// The part that a triple of a knowledge graph belongs to; `parts_of` of
+    /// `tests/python/test_embed_held_out.py` is the definition.
     pub fn part_of_triple(&self, triple: &[i64; 3]) -> TriplePart {
         let mixed =
             triple.iter().fold(self.seed ^ Self::STREAM, |word, &number| mix(word) ^ number as u64);

@@ -72,8 +72,8 @@ impl KnownAnswers {
     }
 
     /// Pairs of a question of these triples from number `first` on and a place of a candidate that
-    /// answers it, and the number to go on from; `most` pairs, or as many as a question more has.
-    /// `candidates` ascend.
+    /// answers it, and the number of the next question. Ends once it has `most` pairs, with the last
+    /// question's all included. `candidates` ascend.
     fn among<'py>(
         &self,
         py: Python<'py>,

@@ -12,6 +12,7 @@ from outercore import _core
 from outercore.embedding.config import NegativesConfig
 from outercore.embedding.gradients.kernels import Masked
 from outercore.errors import InvalidError
+from outercore.triples import ASKED
 
 _TOGETHER = 1 << 15
 """Pairs of a question and a known answer that are found together, some 100 bytes each."""
@@ -66,7 +67,7 @@ def population(
     return ranges, shares, (weights.numpy(), torch.cumsum(weights, 0).numpy())
 
 
-COLUMNS: dict[str, tuple[int, int, int]] = {"tail": (0, 1, 2), "head": (2, 1, 0)}
+COLUMNS = {side: ASKED[side] for side in ("tail", "head")}
 """Of a triple whose one end is asked for: anchor, relation and target."""
 
 

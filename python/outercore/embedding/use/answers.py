@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.embedding.data.parts import has_triples
-from outercore.triples import Triples
+from outercore.triples import ASKED, Triples
 
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding
     from outercore.graph import Graph
-
-_COLUMNS = {"head": (2, 1, 0), "tail": (0, 1, 2), "relation": (0, 2, 1)}
-"""Of a triple: the two parts that are asked with, and the one that is asked for."""
 
 
 class Answers:
@@ -33,7 +30,7 @@ class Answers:
     """
 
     def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
-        first, second, answer = _COLUMNS[part]
+        first, second, answer = ASKED[part]
         any_relation = part != "relation" and bool((questions[:, 1] < 0).all())
         scale = embedding.num_entities if part == "relation" else embedding.num_relations
         columns = (first, None if any_relation else second, answer)
