@@ -82,7 +82,7 @@ def predict(
         candidates: ids of entities to look among; all by default.
 
     Cost: a pass over the table for each 1,024 questions and questions x entities scores; with
-    known triples left out, a pass over those.
+    known triples left out, two passes over those of the data set.
 
     Raises:
         NotFoundError: no such name.
