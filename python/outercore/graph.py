@@ -6,7 +6,7 @@ import json
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,10 @@ _NODE_PREFIX = "nodes/node/"
 _EDGE_PREFIX = "edges/edge/"
 _SPLIT_PREFIX = "splits/"
 _TOPOLOGY = ("offsets", "sources", "ids")
+
+
+EdgeType: TypeAlias = "tuple[str, str, str]"
+"""Source type, relation, target type."""
 
 
 class Graph:
@@ -75,6 +79,37 @@ class Graph:
     def num_edges(self) -> int:
         """Number of arcs in the CSC; an undirected edge counts twice."""
         return int(self._core.num_edges())
+
+    @property
+    def node_types(self) -> dict[str, int]:
+        """Number of nodes of each type, in the order of their names."""
+        types = self.manifest["node_types"]
+        return {name: int(types[name]["count"]) for name in sorted(types)}
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Edge types as (source type, relation, target type), in the order of their keys."""
+        types = self.manifest["edge_types"]
+        return [_edge_type(key, types[key]) for key in sorted(types)]
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether there are other types than ``node`` and ``edge`` (a heterogeneous graph)."""
+        return list(self.manifest["node_types"]) != ["node"]
+
+    @property
+    def labelled_type(self) -> str | None:
+        """The node type that labels and splits belong to; ``None`` without labels."""
+        key = self._role("labels")
+        return None if key is None else key.split("/")[1]
+
+    def features_of(self, node_type: str) -> str | None:
+        """The key of the features of a node type; ``None`` where it has none."""
+        roles = self.manifest.get("roles", {})
+        found: str | None = roles.get("typed_features", {}).get(node_type)
+        if found is None and (key := roles.get("features")) is not None:
+            return str(key) if key.split("/")[1] == node_type else None
+        return found
 
     @property
     def num_features(self) -> int:
@@ -321,6 +356,22 @@ class Graph:
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, classes={self.num_classes}, splits={self.splits})"
         )
+
+
+def edge_type_key(edge_type: EdgeType) -> str:
+    """How keys name an edge type.
+
+    Example:
+        >>> edge_type_key(("author", "writes", "paper"))
+        'author__writes__paper'
+    """
+    return "__".join(edge_type)
+
+
+def _edge_type(key: str, described: dict[str, Any]) -> EdgeType:
+    source, target = described["source"], described["target"]
+    relation = key.removeprefix(f"{source}__").removesuffix(f"__{target}")
+    return source, relation, target
 
 
 def open(root: str | os.PathLike[str]) -> Graph:
