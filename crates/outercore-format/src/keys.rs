@@ -11,14 +11,19 @@ pub const NODE: &str = "node";
 /// The edge type of a homogeneous graph.
 pub const EDGE: &str = "edge";
 
-/// CSC column offsets of the homogeneous graph: `uint64 [N + 1]`.
+/// CSC column offsets: `uint64 [N + 1]`; with several types one more than columns.
 pub const OFFSETS: &str = "edges/edge/offsets";
 
-/// CSC sources of the homogeneous graph: `uint32` or `uint64 [E]`.
+/// CSC sources: `uint32` or `uint64 [E]`; with several types global ids.
 pub const SOURCES: &str = "edges/edge/sources";
 
-/// CSC edge ids of the homogeneous graph: `uint32` or `uint64 [E]`; absent for the identity.
+/// CSC edge ids: `uint32` or `uint64 [E]`; absent for the identity.
 pub const EDGE_IDS: &str = "edges/edge/ids";
+
+/// Whether `key` names one of the arrays of the CSC, which all edge types share.
+pub fn is_topology(key: &str) -> bool {
+    [OFFSETS, SOURCES, EDGE_IDS].contains(&key)
+}
 
 /// Weights of the imported edges, by edge id: what `outercore import --weight` adds.
 pub const EDGE_WEIGHTS: &str = "edges/edge/weight";

@@ -12,6 +12,7 @@ mod literal;
 pub mod log;
 mod manifest;
 mod npy;
+mod schema;
 mod timestamp;
 mod update;
 mod widen;
@@ -20,6 +21,7 @@ pub use checksum::Checksum;
 pub use dtype::DType;
 pub use manifest::{ArrayEntry, EdgeType, Live, Manifest, NodeType, Provenance, Roles};
 pub use npy::NpyHeader;
+pub use schema::{EdgeRange, NodeRange, Schema};
 pub use timestamp::utc_timestamp;
 pub use update::{NewEdge, Rows, Update};
 pub use widen::{Word, widen, words_of};
@@ -39,12 +41,14 @@ pub const FORMAT_VERSION: u32 = 1;
 /// The format version of a data set with a log of updates.
 pub const LIVE_VERSION: u32 = 2;
 
-/// The format version of a data set of many graphs with a log of updates, and the newest that this
-/// crate reads.
+/// The format version of a data set of many graphs with a log of updates.
 pub const LIVE_GRAPHS_VERSION: u32 = 3;
 
+/// The format version of a data set with several types of nodes or edges.
+pub const TYPED_VERSION: u32 = 4;
+
 /// The newest version of a data set that can be read.
-pub const NEWEST_VERSION: u32 = LIVE_GRAPHS_VERSION;
+pub const NEWEST_VERSION: u32 = TYPED_VERSION;
 
 /// Name of the directory with the log of updates.
 pub const LIVE_DIRECTORY: &str = "live";

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_GRAPHS_VERSION, LIVE_VERSION,
-    NEWEST_VERSION, keys, npy,
+    NEWEST_VERSION, TYPED_VERSION, keys, npy,
 };
 
 /// `graph.json`: the only truth about what a data set holds.
@@ -108,7 +108,11 @@ pub struct Roles {
     /// Key of the node features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<String>,
-    /// Key of the node labels.
+    /// Keys of the features by node type, in a data set with several types.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub typed_features: BTreeMap<String, String>,
+    /// Key of the node labels; in a data set with several types it says whose labels they are, and
+    /// splits hold ids of that type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<String>,
     /// Keys of the splits by name.
@@ -166,6 +170,9 @@ impl Manifest {
 
     /// The format version that what it holds needs.
     pub fn needed_version(&self) -> u32 {
+        if self.is_typed() {
+            return TYPED_VERSION;
+        }
         match (&self.live, self.arrays.contains_key(keys::FIRST_NODES)) {
             (None, _) => FORMAT_VERSION,
             (Some(_), false) => LIVE_VERSION,

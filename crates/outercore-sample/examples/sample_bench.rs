@@ -38,7 +38,8 @@ fn main() {
     let order = Permutation::new(nodes, 0, 0);
     for edge_ids in [false, true] {
         let fan_outs = vec![FanOut::Take(15), FanOut::Take(10)];
-        let config = SampleConfig { fan_outs, replace: false, edge_ids, most_edges: None };
+        let config =
+            SampleConfig { fan_outs, types: None, replace: false, edge_ids, most_edges: None };
         for threads in 1..=std::thread::available_parallelism().map_or(1, usize::from) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let shelf = Shelf::default();

@@ -6,7 +6,8 @@ use outercore_store::resident::Ids;
 /// A sampled mini-batch in local numbering: node `i` of the batch is `nodes[i]` of the graph.
 ///
 /// Destinations are numbered like nodes, so that the edges of destination 0 come first, then those
-/// of destination 1, and so on through all hops.
+/// of destination 1, and so on through all hops. In a graph of several edge types each hop has the
+/// edges of one type after those of another, each by destination; [`Self::by_type`] takes them apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampledBatch {
     /// Number of the batch in its epoch.
@@ -18,11 +19,11 @@ pub struct SampledBatch {
     pub nodes: Ids,
     /// Seeds, then new nodes of every hop.
     pub nodes_per_hop: Vec<u64>,
-    /// Edges of every hop.
+    /// Edges of every hop; with several edge types, of each of them in every hop.
     pub edges_per_hop: Vec<u64>,
     /// Local source of every edge.
     pub sources: Vec<u32>,
-    /// Edges picked for destinations 0, 1, 2, ...
+    /// Edges picked for destinations 0, 1, 2, ...; with several edge types, for those of each step.
     pub picked: Vec<u32>,
     /// Id of every edge; empty unless asked for.
     ///

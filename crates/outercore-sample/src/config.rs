@@ -1,6 +1,8 @@
 use std::fmt;
+use std::sync::Arc;
 
 use outercore_core::{Error, NodeId};
+use outercore_format::Schema;
 
 /// How many in-edges of a node are sampled in one hop.
 ///
@@ -48,6 +50,8 @@ impl fmt::Display for FanOut {
 pub struct SampleConfig {
     /// One per hop, the seeds' own first.
     pub fan_outs: Vec<FanOut>,
+    /// Fan-outs of each edge type, in a graph of several.
+    pub types: Option<TypedFanOuts>,
     /// Whether an edge may be drawn several times.
     pub replace: bool,
     /// Whether batches carry the ids of their edges.
@@ -56,10 +60,44 @@ pub struct SampleConfig {
     pub most_edges: Option<u64>,
 }
 
+/// Fan-outs in a graph with several edge types. As many hops as [`SampleConfig::fan_outs`] has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedFanOuts {
+    /// The types.
+    pub schema: Arc<Schema>,
+    /// For each edge type one per hop.
+    pub of: Vec<Vec<FanOut>>,
+}
+
+/// Part of a hop: the edges of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Place of the edge type among all.
+    pub edge_type: usize,
+    pub fan_out: FanOut,
+}
+
 impl SampleConfig {
+    /// The steps of a hop, in order: one for each edge type.
+    pub(crate) fn steps(&self, hop: usize) -> Vec<Step> {
+        match &self.types {
+            None => vec![Step { edge_type: 0, fan_out: self.fan_outs[hop] }],
+            Some(types) => {
+                let steps = types.of.iter().enumerate();
+                steps.map(|(edge_type, of)| Step { edge_type, fan_out: of[hop] }).collect()
+            }
+        }
+    }
+
     /// All in-neighbours of the seeds, one hop: what layer-wise inference asks for.
     pub fn full_neighbours() -> Self {
-        Self { fan_outs: vec![FanOut::All], replace: false, edge_ids: false, most_edges: None }
+        Self {
+            fan_outs: vec![FanOut::All],
+            types: None,
+            replace: false,
+            edge_ids: false,
+            most_edges: None,
+        }
     }
 
     /// The most nodes that a batch of `seeds` seeds can hold in a graph of `nodes` nodes; `nodes`
@@ -70,17 +108,18 @@ impl SampleConfig {
     /// use outercore_sample::{FanOut, SampleConfig};
     /// let fan_outs = vec![FanOut::Take(15), FanOut::Take(10)];
     /// let config =
-    ///     SampleConfig { fan_outs, replace: false, edge_ids: true, most_edges: None };
+    ///     SampleConfig { fan_outs, types: None, replace: false, edge_ids: true, most_edges: None };
     /// assert_eq!(config.most_nodes(2, 1_000_000), 2 + 30 + 300);
     /// assert_eq!(config.most_nodes(2, 100), 102);
     /// ```
     pub fn most_nodes(&self, seeds: u64, nodes: u64) -> u64 {
         let (mut frontier, mut found) = (seeds, 0u64);
-        for fan_out in &self.fan_outs {
-            frontier = match fan_out {
+        for hop in 0..self.fan_outs.len() {
+            let reached = self.steps(hop).into_iter().map(|step| match step.fan_out {
                 FanOut::All => nodes,
-                FanOut::Take(count) => frontier.saturating_mul(u64::from(*count)),
-            };
+                FanOut::Take(count) => frontier.saturating_mul(u64::from(count)),
+            });
+            frontier = reached.fold(0, u64::saturating_add);
             found = found.saturating_add(frontier);
         }
         seeds.saturating_add(found.min(nodes))

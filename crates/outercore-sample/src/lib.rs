@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod by_type;
 mod config;
 mod floyd;
 pub mod hotness;
@@ -14,5 +15,6 @@ mod sampler;
 mod stored;
 
 pub use batch::{SampledBatch, Shelf};
-pub use config::{FanOut, SampleConfig, Seeds};
+pub use by_type::{EdgesOfType, NodesOfType, TypedBatch};
+pub use config::{FanOut, SampleConfig, Seeds, TypedFanOuts};
 pub use sampler::{sample_group, sample_group_on, sample_unknown_on};

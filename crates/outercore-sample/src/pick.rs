@@ -4,10 +4,10 @@
 
 use outercore_core::Uniform;
 
-use crate::config::{FanOut, SampleConfig};
+use crate::config::{FanOut, SampleConfig, Step};
 use crate::floyd::MOST_PICKS;
 
-/// The rule of one hop.
+/// The rule of one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Picker {
     fan_out: FanOut,
@@ -15,8 +15,8 @@ pub(crate) struct Picker {
 }
 
 impl Picker {
-    pub(crate) fn of_hop(config: &SampleConfig, hop: usize) -> Self {
-        Self { fan_out: config.fan_outs[hop], replace: config.replace }
+    pub(crate) fn of_step(config: &SampleConfig, step: Step) -> Self {
+        Self { fan_out: step.fan_out, replace: config.replace }
     }
 
     /// The fan-out if it is small enough for many nodes to be drawn side by side.
@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn picks(config: &SampleConfig, degree: u64, node: u64) -> Vec<u64> {
-        let picker = Picker::of_hop(config, 0);
+        let picker = Picker::of_step(config, config.steps(0)[0]);
         let mut places = vec![0; picker.count(degree) as usize];
         let draws = || Stream::new(0, 0).uniform(0, 0, node);
         picker.pick(degree, draws, &mut places, &mut Taken::default());
@@ -131,6 +131,7 @@ mod tests {
 
     fn without_replacement(count: u32) -> SampleConfig {
         SampleConfig {
+            types: None,
             fan_outs: vec![FanOut::Take(count)],
             replace: false,
             edge_ids: false,

@@ -1,23 +1,25 @@
 //! The sampler: deciding (which positions) apart from doing (looking them up).
 
 mod choose;
+mod work;
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use outercore_core::{Error, ErrorKind, NodeId, Result, Stream};
+use outercore_core::{Error, NodeId, Result, Stream};
 use outercore_store::resident::{Announcer, ResidentTopology};
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
 use crate::batch::{SampledBatch, Shelf};
-use crate::config::{FanOut, SampleConfig, Seeds};
+use crate::config::{FanOut, SampleConfig, Seeds, Step};
 use crate::floyd::{Drawn, Hop};
-use crate::locals::{Locals, MOST_PLACES};
+use crate::locals::Locals;
 use crate::pick::Picker;
 use crate::stored::{MOST_NARROW, Stored};
 
 use choose::{choose_each, choose_few, for_each, relabel_all};
+use work::Work;
 
 /// Edges that a resident topology is asked for at once: everything about them and the next ones
 /// stays in the caches.
@@ -117,12 +119,6 @@ pub fn sample_unknown_on(
     })
 }
 
-fn too_many_edges(batch: u64, edges: u64) -> Error {
-    let text = format!("batch {batch} has {edges} edges or more, too many for the budget");
-    Error::new(ErrorKind::Budget, text)
-        .hint("raise --memory, or lower the batch size or the fan-outs")
-}
-
 fn check_seeds(seeds: &Seeds, nodes: u64) -> Result<()> {
     match seeds.nodes.iter().find(|&&seed| seed >= nodes) {
         None => Ok(()),
@@ -144,23 +140,16 @@ struct Sampler<'a> {
     is_known: &'a (dyn Fn(NodeId) -> bool + Sync),
 }
 
-/// A batch under way.
-struct Work<N> {
-    /// All but its nodes.
-    batch: SampledBatch,
-    nodes: Vec<N>,
-    locals: Locals,
-    drawn: Drawn,
-    /// The destinations whose in-edges are sampled next.
-    block: Range<usize>,
-}
-
-/// The lookups of one step, for all its batches one after the other; kept to spare allocations.
+/// The lookups of some steps, kept to spare allocations.
+///
+/// A *share* is what one step asks for one batch. Shares follow each other by step, then by batch.
 #[derive(Default)]
 struct Lookups {
-    nodes: Vec<NodeId>,
+    columns: Vec<NodeId>,
+    /// Columns of each share.
+    shares: Vec<usize>,
     extents: Vec<Extent>,
-    /// Edges picked for each batch.
+    /// Edges picked for each share.
     picked: Vec<usize>,
     positions: Vec<u64>,
     answers: Vec<u64>,
@@ -171,7 +160,7 @@ struct Spare {
     locals: Locals,
     drawn: Drawn,
     lookups: [Lookups; 2],
-    /// The nodes whose extents the block after the next will ask for.
+    /// The columns whose extents the block after the next will ask for.
     upcoming: Vec<NodeId>,
 }
 
@@ -211,33 +200,38 @@ impl Sampler<'_> {
         let kept = std::mem::replace(locals, Locals::new(MOST_SPARSE));
         let mut work = [self.start::<N>(seeds, kept, std::mem::take(drawn))];
         for hop in 0..self.config.fan_outs.len() {
-            let block = match self.config.fan_outs[hop] {
-                FanOut::All => BLOCK_EDGES / 64,
-                FanOut::Take(count) => BLOCK_EDGES / (count as usize).clamp(1, BLOCK_EDGES),
-            };
-            let frontier = work[0].frontier();
-            let mut blocks = Blocks { rest: frontier.clone(), len: block };
-            work[0].block = blocks.take();
-            self.decide(hop, &mut work, now, announcer)?;
-            while !now.nodes.is_empty() {
-                work[0].block = blocks.take();
-                self.decide(hop, &mut work, next, announcer)?;
-                upcoming.clear();
-                upcoming.extend(work[0].nodes[blocks.first()].iter().map(|&node| node.into()));
-                let (positions, nodes) = (&next.positions[..], &upcoming[..]);
-                self.look_up(&mut work, now, move |i| {
-                    if let Some(&position) = positions.get(i) {
-                        announcer.source(position);
-                    }
-                    if i % EDGES_PER_EXTENT == 0
-                        && let Some(&node) = nodes.get(i / EDGES_PER_EXTENT)
-                    {
-                        announcer.extent(node);
-                    }
-                })?;
-                std::mem::swap(now, next);
+            for step in self.config.steps(hop) {
+                let block = match step.fan_out {
+                    FanOut::All => BLOCK_EDGES / 64,
+                    FanOut::Take(count) => BLOCK_EDGES / (count as usize).clamp(1, BLOCK_EDGES),
+                };
+                let steps = [step];
+                let mut blocks = Blocks { rest: work[0].begin_step(self.config, step), len: block };
+                let before = work[0].edges;
+                now.ask(&work[0], blocks.take());
+                self.decide(hop, &steps, &mut work, now, announcer)?;
+                while !now.columns.is_empty() {
+                    next.ask(&work[0], blocks.take());
+                    self.decide(hop, &steps, &mut work, next, announcer)?;
+                    upcoming.clear();
+                    work[0].columns(blocks.first(), upcoming);
+                    let (positions, columns) = (&next.positions[..], &upcoming[..]);
+                    self.look_up(&mut work, now, move |i| {
+                        if let Some(&position) = positions.get(i) {
+                            announcer.source(position);
+                        }
+                        if i % EDGES_PER_EXTENT == 0
+                            && let Some(&column) = columns.get(i / EDGES_PER_EXTENT)
+                        {
+                            announcer.extent(column);
+                        }
+                    })?;
+                    std::mem::swap(now, next);
+                }
+                let picked = work[0].edges - before;
+                work[0].batch.edges_per_hop.push(picked);
             }
-            work[0].end_hop(frontier.end);
+            work[0].end_hop();
         }
         let [work] = work;
         let batch;
@@ -250,14 +244,22 @@ impl Sampler<'_> {
         let mut works: Vec<Work<N>> = group.into_par_iter().map(start).collect();
         let mut lookups = Lookups::default();
         for hop in 0..self.config.fan_outs.len() {
-            for work in &mut works {
-                work.block = work.frontier();
+            let steps = self.config.steps(hop);
+            lookups.clear();
+            for &step in &steps {
+                for work in &mut works {
+                    let all = work.begin_step(self.config, step);
+                    lookups.add(work, all);
+                }
             }
-            self.decide(hop, &mut works, &mut lookups, Announcer::default())?;
+            self.decide(hop, &steps, &mut works, &mut lookups, Announcer::default())?;
             self.look_up(&mut works, &mut lookups, |_| ())?;
-            for work in &mut works {
-                work.end_hop(work.block.end);
+            for picked in lookups.picked.chunks(works.len().max(1)) {
+                for (work, &picked) in works.iter_mut().zip(picked) {
+                    work.batch.edges_per_hop.push(picked as u64);
+                }
             }
+            works.iter_mut().for_each(Work::end_hop);
         }
         Ok(works.into_iter().map(|work| work.finish().0).collect())
     }
@@ -273,40 +275,45 @@ impl Sampler<'_> {
         locals.enter_seeds(&nodes);
         (batch.batch, batch.num_seeds) = (seeds.batch, num_seeds);
         batch.nodes_per_hop.push(num_seeds as u64);
-        Work { batch, nodes, locals, drawn, block: 0..0 }
+        let columns = self.config.types.is_some().then(Vec::new);
+        Work { batch, nodes, locals, drawn, frontier: 0..num_seeds, columns, edges: 0 }
     }
 
-    /// Chooses the in-edges of every batch's block; announces some of their positions.
+    /// Chooses the in-edges of every share's columns; announces some of their positions.
     fn decide(
         &self,
         hop: usize,
+        steps: &[Step],
         works: &mut [Work<impl Stored>],
         lookups: &mut Lookups,
         announcer: Announcer<'_>,
     ) -> Result<()> {
-        lookups.clear();
-        let Lookups { nodes, extents, picked, positions, .. } = lookups;
-        for work in &*works {
-            nodes.extend(work.nodes[work.block.clone()].iter().map(|&node| node.into()));
-        }
-        extents.resize(nodes.len(), Extent::default());
-        self.topology.extents(nodes, extents)?;
+        let Lookups { columns, shares, extents, picked, positions, .. } = lookups;
+        extents.resize(columns.len(), Extent::default());
+        self.topology.extents(columns, extents)?;
+        // Only a caller with one edge type knows nodes: there a column is one.
         if hop > 0 && hop + 1 == self.config.fan_outs.len() {
-            for (extent, &node) in extents.iter_mut().zip(&*nodes) {
+            for (extent, &node) in extents.iter_mut().zip(&*columns) {
                 if (self.is_known)(node) {
                     extent.degree = 0;
                 }
             }
         }
 
-        let picker = Picker::of_hop(self.config, hop);
         let mut rest = &extents[..];
-        for work in &mut *works {
-            let own = rest.split_off(..work.block.len()).expect("an extent for each node");
-            picked.push(work.count(picker, own, self.config.most_edges)?);
+        picked.clear();
+        for (&step, shares) in steps.iter().zip(shares.chunks(works.len().max(1))) {
+            let picker = Picker::of_step(self.config, step);
+            for (work, &share) in works.iter_mut().zip(shares) {
+                if step.fan_out == FanOut::Take(0) {
+                    work.skip(self.config, step);
+                }
+                let own = rest.split_off(..share).expect("an extent for each column");
+                picked.push(work.count(picker, own, self.config.most_edges)?);
+            }
         }
         positions.resize(picked.iter().sum(), 0);
-        self.choose(hop, works, lookups, announcer);
+        self.choose(hop, steps, works, lookups, announcer);
         Ok(())
     }
 
@@ -318,62 +325,73 @@ impl Sampler<'_> {
         meanwhile: impl Fn(usize) + Copy + Sync + Send,
     ) -> Result<()> {
         let Lookups { picked, positions, answers, .. } = lookups;
+        let of_step = works.len().max(1);
         answers.resize(positions.len(), 0);
         self.topology.sources(positions, answers)?;
-        relabel_all(works, picked, answers, meanwhile)?;
+        let mut rest = &answers[..];
+        for picked in picked.chunks(of_step) {
+            relabel_all(works, picked, &mut rest, meanwhile)?;
+        }
         if self.config.edge_ids {
             self.topology.edge_ids(positions, answers)?;
             let mut rest = &answers[..];
-            for (work, &picked) in works.iter_mut().zip(&*picked) {
-                let own = rest.split_off(..picked).expect("an id for each edge");
-                work.batch.edge_ids.extend_from_slice(own);
+            for picked in picked.chunks(of_step) {
+                for (work, &picked) in works.iter_mut().zip(picked) {
+                    let own = rest.split_off(..picked).expect("an id for each edge");
+                    work.batch.edge_ids.extend_from_slice(own);
+                }
             }
         }
         Ok(())
     }
 
-    /// Fills the positions with the picks of all blocks.
+    /// Fills the positions with the picks of all shares.
     fn choose(
         &self,
         hop: usize,
+        steps: &[Step],
         works: &mut [Work<impl Stored>],
         lookups: &mut Lookups,
         announcer: Announcer<'_>,
     ) {
-        let Lookups { nodes, extents, picked, positions, .. } = lookups;
-        let (mut nodes, mut extents, mut positions) =
-            (&nodes[..], &extents[..], &mut positions[..]);
-        let shares: Vec<_> = works
-            .iter_mut()
-            .zip(picked)
-            .map(|(work, &mut picked)| {
-                let nodes = nodes.split_off(..work.block.len()).expect("those of its block");
-                let extents = extents.split_off(..work.block.len()).expect("one for each node");
-                let positions = positions.split_off_mut(..picked).expect("counted before");
-                (work, nodes, extents, positions)
+        let Lookups { columns, shares, extents, picked, positions, .. } = lookups;
+        let (mut columns, mut extents, mut positions) =
+            (&columns[..], &extents[..], &mut positions[..]);
+        let of_step = works.len().max(1);
+        let counts = shares.chunks(of_step).zip(picked.chunks(of_step));
+        for (&step, (shares, picked)) in steps.iter().zip(counts) {
+            let shares: Vec<_> = works
+                .iter_mut()
+                .zip(shares.iter().zip(picked))
+                .map(|(work, (&share, &picked))| {
+                    let columns = columns.split_off(..share).expect("those of the share");
+                    let extents = extents.split_off(..share).expect("one for each column");
+                    let positions = positions.split_off_mut(..picked).expect("counted before");
+                    (work, columns, extents, positions)
+                })
+                .collect();
+            let picker = Picker::of_step(self.config, step);
+            for_each(shares, |(work, columns, extents, positions)| {
+                let Work { batch, drawn, .. } = work;
+                let (stream, batch, hop) = (self.stream, batch.batch, hop as u32);
+                match picker.few_distinct() {
+                    Some(count) if extents.iter().all(|extent| extent.degree <= LANE_DEGREES) => {
+                        let hop = Hop { stream, batch, hop, count };
+                        choose_few(hop, columns, extents, drawn, positions, announcer);
+                    }
+                    _ => {
+                        let draws = |column| stream.uniform(batch, hop, column);
+                        choose_each(picker, columns, extents, draws, positions);
+                    }
+                }
+                Ok(())
             })
-            .collect();
-        let picker = Picker::of_hop(self.config, hop);
-        for_each(shares, |(work, nodes, extents, positions)| {
-            let Work { batch, drawn, .. } = work;
-            let (stream, batch, hop) = (self.stream, batch.batch, hop as u32);
-            match picker.few_distinct() {
-                Some(count) if extents.iter().all(|extent| extent.degree <= LANE_DEGREES) => {
-                    let hop = Hop { stream, batch, hop, count };
-                    choose_few(hop, nodes, extents, drawn, positions, announcer);
-                }
-                _ => {
-                    let draws = |node| stream.uniform(batch, hop, node);
-                    choose_each(picker, nodes, extents, draws, positions);
-                }
-            }
-            Ok(())
-        })
-        .expect("choosing cannot fail");
+            .expect("choosing cannot fail");
+        }
     }
 }
 
-/// The blocks of a hop that are still to be decided.
+/// The blocks of a step that are still to be decided.
 struct Blocks {
     /// Their destinations.
     rest: Range<usize>,
@@ -395,69 +413,21 @@ impl Blocks {
 }
 
 impl Lookups {
-    /// Makes ready for other nodes; extents, positions and answers are overwritten as they are.
+    /// Makes ready for other columns; extents, positions and answers are overwritten as they are.
     fn clear(&mut self) {
-        self.nodes.clear();
-        self.picked.clear();
-    }
-}
-
-impl<N: Stored> Work<N> {
-    /// The nodes that the last hop found; before the first, the seeds.
-    fn frontier(&self) -> Range<usize> {
-        self.batch.picked.len()..self.nodes.len()
+        self.columns.clear();
+        self.shares.clear();
     }
 
-    /// Writes down how many edges of each destination of the block are picked; returns their sum.
-    ///
-    /// `most` is what the batch may have in all.
-    fn count(&mut self, picker: Picker, extents: &[Extent], most: Option<u64>) -> Result<usize> {
-        let (before, mut picked) = (self.batch.sources.len() as u64, 0usize);
-        self.batch.picked.reserve(extents.len());
-        for extent in extents {
-            let count = picker.count(extent.degree);
-            let Ok(narrow) = u32::try_from(count) else {
-                return Err(Error::invalid(format!(
-                    "a node of batch {} has {count} in-edges, more than a batch can hold",
-                    self.batch.batch
-                ))
-                .hint("give a fan-out instead of taking all neighbours"));
-            };
-            self.batch.picked.push(narrow);
-            picked += narrow as usize;
-        }
-        let edges = before + picked as u64;
-        if most.is_some_and(|most| edges > most) {
-            return Err(too_many_edges(self.batch.batch, edges));
-        }
-        Ok(picked)
+    /// Adds the share of a batch's `block`.
+    fn add(&mut self, work: &Work<impl Stored>, block: Range<usize>) {
+        self.shares.push(block.len());
+        work.columns(block, &mut self.columns);
     }
 
-    /// Appends edges from `sources`, which get places of their own where they are new.
-    fn relabel(&mut self, sources: &[NodeId], meanwhile: impl Fn(usize) + Copy) -> Result<()> {
-        let SampledBatch { sources: places, batch, .. } = &mut self.batch;
-        let most = self.nodes.len() + sources.len();
-        if most > MOST_PLACES {
-            return Err(Error::invalid(format!(
-                "batch {batch} may reach {most} nodes, more than the 2^31 that local ids tell apart"
-            ))
-            .hint("lower the batch size or the fan-outs"));
-        }
-        self.locals.relabel(sources, &mut self.nodes, places, meanwhile);
-        Ok(())
-    }
-
-    /// Closes the hop whose frontier ended at `frontier_end`.
-    fn end_hop(&mut self, frontier_end: usize) {
-        let edges_before: u64 = self.batch.edges_per_hop.iter().sum();
-        self.batch.nodes_per_hop.push((self.nodes.len() - frontier_end) as u64);
-        self.batch.edges_per_hop.push(self.batch.sources.len() as u64 - edges_before);
-    }
-
-    /// The batch, and what the next one may use again.
-    fn finish(self) -> (SampledBatch, Locals, Drawn) {
-        let Self { mut batch, nodes, locals, drawn, .. } = self;
-        batch.nodes = N::ids(nodes);
-        (batch, locals, drawn)
+    /// Makes ready for the `block` of one batch alone.
+    fn ask(&mut self, work: &Work<impl Stored>, block: Range<usize>) {
+        self.clear();
+        self.add(work, block);
     }
 }

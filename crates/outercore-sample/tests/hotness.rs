@@ -16,7 +16,8 @@ fn presampling_counts_the_batches_that_want_a_node() {
     let graph = resident(&Csc::power_law(3000, 40_000, 2));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     let fan_outs = vec![FanOut::Take(5), FanOut::Take(5)];
-    let config = SampleConfig { fan_outs, replace: false, edge_ids: true, most_edges: None };
+    let config =
+        SampleConfig { fan_outs, types: None, replace: false, edge_ids: true, most_edges: None };
     let stream = Stream::new(1, 0);
     let seeds: Vec<Seeds> = (0..10)
         .map(|batch| Seeds { batch, nodes: (batch * 100..batch * 100 + 100).collect() })

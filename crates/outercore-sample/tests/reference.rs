@@ -56,6 +56,7 @@ fn batches_equal_the_definition() {
     for case in frozen["batches"].as_array().unwrap() {
         let fan_outs = case["fan_outs"].as_array().unwrap().iter();
         let config = SampleConfig {
+            types: None,
             fan_outs: fan_outs
                 .map(|fan_out| FanOut::try_from(fan_out.as_i64().unwrap()).unwrap())
                 .collect(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::keys::{self, Group};
-use outercore_format::{ArrayEntry, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
+use outercore_format::{ArrayEntry, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Schema};
 
 use crate::npy::{check_len, grouped};
 
@@ -34,6 +34,7 @@ const MAX_MANIFEST: u64 = 64 << 20;
 pub struct DataSet {
     root: PathBuf,
     manifest: Arc<Manifest>,
+    schema: Arc<Schema>,
 }
 
 /// An array of a data set: where its bytes are and what they mean.
@@ -178,7 +179,8 @@ impl DataSet {
                 .with_context(|| format!("array `{key}`"))
                 .map_err(|error| error.hint("run `outercore check DATASET`"))?;
         }
-        Ok(Self { root: root.to_owned(), manifest: Arc::new(manifest) })
+        let schema = Arc::new(manifest.schema()?);
+        Ok(Self { root: root.to_owned(), manifest: Arc::new(manifest), schema })
     }
 
     /// Reads and validates the manifest in `root`, without a look at the arrays.
@@ -203,14 +205,45 @@ impl DataSet {
         &self.manifest
     }
 
-    /// Nodes of the homogeneous graph; 0 where there is no node type `node`.
-    pub fn num_nodes(&self) -> u64 {
-        self.manifest.node_types.get(keys::NODE).map_or(0, |nodes| nodes.count)
+    /// The types of nodes and edges, as ranges of global ids, columns and rows.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
     }
 
-    /// Arcs of the homogeneous graph; 0 where there is no edge type `edge`.
+    /// Checks that all nodes and all edges are of one type, for `what`, which knows no others.
+    ///
+    /// # Errors
+    /// `Invalid`, naming `what` and the types there are.
+    pub fn require_one_type(&self, what: &str) -> Result<()> {
+        if !self.schema.is_typed() {
+            return Ok(());
+        }
+        let types: Vec<_> = self.schema.edge_types().iter().map(|range| &*range.name).collect();
+        Err(Error::invalid(format!(
+            "data set `{}`: {what} takes a graph of one type of nodes and edges, found the edge \
+             types {}",
+            self.root.display(),
+            types.join(", ")
+        ))
+        .hint(
+            "import the edges of one type on their own: `outercore import EDGES --out DIRECTORY`",
+        ))
+    }
+
+    /// Nodes of all types.
+    pub fn num_nodes(&self) -> u64 {
+        self.schema.num_nodes()
+    }
+
+    /// Columns of the CSC: one for each node, with several edge types one for each pair of edge type
+    /// and target.
+    pub fn num_columns(&self) -> u64 {
+        self.schema.num_columns()
+    }
+
+    /// Arcs of all types.
     pub fn num_edges(&self) -> u64 {
-        self.manifest.edge_types.get(keys::EDGE).map_or(0, |edges| edges.count)
+        self.manifest.edge_types.values().map(|edges| edges.count).sum()
     }
 
     /// Columns of the features; 0 without features.

@@ -58,9 +58,9 @@ impl Offsets {
     }
 
     /// Bytes of memory that those of a topology take.
-    pub fn memory_of(nodes: u64, edges: u64) -> Bytes {
+    pub fn memory_of(columns: u64, edges: u64) -> Bytes {
         let width = if are_narrow(edges) { size_of::<u32>() } else { size_of::<u64>() };
-        Bytes((nodes + 1) * width as u64)
+        Bytes((columns + 1) * width as u64)
     }
 
     /// Bytes of memory taken.
@@ -68,11 +68,11 @@ impl Offsets {
         Bytes(self.0.heap_bytes() as u64)
     }
 
-    pub fn num_nodes(&self) -> u64 {
+    pub fn num_columns(&self) -> u64 {
         self.0.len() as u64 - 1
     }
 
-    /// One more than there are nodes.
+    /// One more than there are columns.
     pub fn numbers(&self) -> &Ids {
         &self.0
     }
@@ -166,7 +166,7 @@ mod tests {
             let offsets = Offsets::new(vec![0, 7, edges], edges).unwrap();
             assert_eq!(offsets.memory(), Bytes(bytes));
             assert_eq!(Offsets::memory_of(2, edges), Bytes(bytes));
-            assert_eq!(offsets.num_nodes(), 2);
+            assert_eq!(offsets.num_columns(), 2);
             let mut extents = [Extent::default(); 2];
             offsets.extents(&[1, 0], &mut extents).unwrap();
             let expected = [Extent { start: 7, degree: edges - 7 }, Extent { start: 0, degree: 7 }];

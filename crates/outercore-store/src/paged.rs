@@ -30,6 +30,7 @@ const BYTES_A_PLACE: usize = 8;
 #[derive(Debug)]
 pub struct PagedTopology {
     nodes: u64,
+    columns: u64,
     edges: u64,
     offsets: PagedOffsets,
     sources: PagedIds,
@@ -81,7 +82,7 @@ impl PagedTopology {
 
     /// Opens the topology of a data set, with an engine of its own.
     ///
-    /// With `offsets_resident` the offsets are read into memory, 4 bytes a node, 8 from
+    /// With `offsets_resident` the offsets are read into memory, 4 bytes a column, 8 from
     /// 2^32 edges on, and each hop needs one round of reads less.
     ///
     /// # Errors
@@ -111,6 +112,7 @@ impl PagedTopology {
         let counters = engine.counters();
         Ok(Self {
             nodes,
+            columns: data_set.num_columns(),
             edges,
             offsets,
             sources,
@@ -176,25 +178,29 @@ impl Topology for PagedTopology {
         self.nodes
     }
 
+    fn num_columns(&self) -> u64 {
+        self.columns
+    }
+
     fn num_edges(&self) -> u64 {
         self.edges
     }
 
-    fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()> {
+    fn extents(&self, columns: &[NodeId], extents: &mut [Extent]) -> Result<()> {
         let offsets = match &self.offsets {
-            PagedOffsets::Resident(offsets) => return offsets.extents(nodes, extents),
+            PagedOffsets::Resident(offsets) => return offsets.extents(columns, extents),
             PagedOffsets::Paged(offsets) => offsets,
         };
-        assert_eq!(nodes.len(), extents.len(), "one place in the answer for each node");
-        if let Some(&node) = nodes.iter().find(|&&node| node >= self.nodes) {
-            return Err(no_such_node(node, self.nodes));
+        assert_eq!(columns.len(), extents.len(), "one place in the answer for each column");
+        if let Some(&column) = columns.iter().find(|&&column| column >= self.columns) {
+            return Err(no_such_node(column, self.columns));
         }
-        self.look_up(offsets, nodes, |place, [start, end]| {
+        self.look_up(offsets, columns, |place, [start, end]| {
             if start > end {
-                return Err(decreasing(nodes[place] + 1, start, end));
+                return Err(decreasing(columns[place] + 1, start, end));
             }
             if end > self.edges {
-                return Err(beyond_the_edges(nodes[place] + 1, end, self.edges));
+                return Err(beyond_the_edges(columns[place] + 1, end, self.edges));
             }
             extents[place] = Extent { start, degree: end - start };
             Ok(())

@@ -15,7 +15,10 @@ pub struct Extent {
     pub degree: u64,
 }
 
-/// In-neighbours of a homogeneous graph, by position in CSC order.
+/// In-neighbours by position in CSC order.
+///
+/// A column is a node; in a graph of several edge types it is a pair of edge type and target, as
+/// [`Schema`](outercore_format::Schema) numbers them.
 ///
 /// Where to look is decided by the caller (a sampler picks positions from a degree alone, without
 /// seeing a neighbour), so that an implementation on disk reads just the pages that hold picked
@@ -25,14 +28,19 @@ pub trait Topology: Send + Sync {
     /// Nodes of the graph.
     fn num_nodes(&self) -> u64;
 
+    /// Columns of the CSC: as many as nodes where there is one edge type.
+    fn num_columns(&self) -> u64 {
+        self.num_nodes()
+    }
+
     /// Edges of the graph (arcs of the CSC).
     fn num_edges(&self) -> u64;
 
-    /// `extents[i]` becomes the in-edges of `nodes[i]`.
+    /// `extents[i]` becomes the in-edges of `columns[i]`.
     ///
     /// # Errors
-    /// A node out of range; a failed read; an offset that contradicts its neighbours.
-    fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()>;
+    /// A column out of range; a failed read; an offset that contradicts its neighbours.
+    fn extents(&self, columns: &[NodeId], extents: &mut [Extent]) -> Result<()>;
 
     /// `sources[i]` becomes the source node of the edge at `positions[i]`.
     ///

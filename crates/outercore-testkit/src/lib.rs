@@ -12,6 +12,7 @@ pub mod live_graphs;
 pub mod naive;
 pub mod reader;
 pub mod sampler;
+mod typed;
 
 pub use conformance::topology_conformance;
 pub use disk::{Width, write_data_set};
@@ -21,3 +22,4 @@ pub use live::LiveModel;
 pub use live_graphs::LiveGraphs;
 pub use reader::{MakeReader, reader_conformance};
 pub use sampler::{NaiveBatch, naive_sample};
+pub use typed::{NaiveTypedBatch, TypedGraph, naive_typed_sample};

@@ -63,7 +63,7 @@ pub fn naive_sample(
 }
 
 /// Which of a node's `degree` in-edges are picked.
-fn pick(
+pub(crate) fn pick(
     stream: Stream,
     batch: u64,
     hop: u32,

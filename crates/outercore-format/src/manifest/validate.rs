@@ -32,8 +32,8 @@ pub(crate) fn manifest(manifest: &Manifest) -> Result<()> {
             )));
         }
     }
-    for name in manifest.edge_types.keys() {
-        topology(manifest, name).with_context(|| format!("edge type `{name}`"))?;
+    if !manifest.edge_types.is_empty() {
+        topology(manifest)?;
     }
     roles(manifest)
 }
@@ -102,7 +102,9 @@ fn array(manifest: &Manifest, key: &str, entry: &ArrayEntry) -> Result<()> {
             };
             rows(entry, nodes.count, &format!("one for each node of type `{node_type}`"))
         }
-        Group::Edge { edge_type, .. } if !manifest.edge_types.contains_key(edge_type) => {
+        Group::Edge { edge_type, .. }
+            if !manifest.edge_types.contains_key(edge_type) && !keys::is_topology(key) =>
+        {
             Err(Error::corrupt(format!("edge type `{edge_type}` is not in the manifest")))
         }
         Group::Split { .. } => {
@@ -142,35 +144,31 @@ fn place(entry: &ArrayEntry) -> Result<()> {
     Ok(())
 }
 
-/// The three CSC arrays of an edge type.
-fn topology(manifest: &Manifest, name: &str) -> Result<()> {
-    let edge_type = &manifest.edge_types[name];
-    let nodes = |name: &str| manifest.node_types[name].count;
-    let part = |part: &str| {
-        let key = format!("edges/{name}/{part}");
-        let entry = manifest.arrays.get(&key);
-        (key, entry)
-    };
-    let (key, offsets) = part("offsets");
-    let offsets = offsets.ok_or_else(|| missing(&key))?;
-    one_dimension(&key, offsets, nodes(&edge_type.target) + 1, "one more than targets")?;
-    dtype(offsets, &[DType::U64]).with_context(|| named(&key))?;
+/// The three CSC arrays, in which edge types follow each other.
+fn topology(manifest: &Manifest) -> Result<()> {
+    let schema = manifest.schema().map_err(as_corrupt)?;
+    let edges = manifest.edge_types.values().map(|edge_type| edge_type.count).sum();
+    let part = |key: &'static str| (key, manifest.arrays.get(key));
 
-    let (key, sources) = part("sources");
-    let sources = sources.ok_or_else(|| missing(&key))?;
-    one_dimension(&key, sources, edge_type.count, "one for each edge")?;
-    dtype(sources, &[DType::U32, DType::U64]).with_context(|| named(&key))?;
-    if sources.dtype == DType::U32 && nodes(&edge_type.source) > IDS_OF_32_BITS {
-        return Err(Error::corrupt(format!(
-            "uint32 cannot name {} source nodes",
-            nodes(&edge_type.source)
-        )))
-        .with_context(|| named(&key));
+    let (key, offsets) = part(keys::OFFSETS);
+    let offsets = offsets.ok_or_else(|| missing(key))?;
+    let targets = if schema.is_typed() { "columns" } else { "targets" };
+    one_dimension(key, offsets, schema.num_columns() + 1, &format!("one more than {targets}"))?;
+    dtype(offsets, &[DType::U64]).with_context(|| named(key))?;
+
+    let (key, sources) = part(keys::SOURCES);
+    let sources = sources.ok_or_else(|| missing(key))?;
+    one_dimension(key, sources, edges, "one for each edge")?;
+    dtype(sources, &[DType::U32, DType::U64]).with_context(|| named(key))?;
+    if sources.dtype == DType::U32 && schema.num_nodes() > IDS_OF_32_BITS {
+        let nodes = schema.num_nodes();
+        return Err(Error::corrupt(format!("uint32 cannot name {nodes} source nodes")))
+            .with_context(|| named(key));
     }
 
-    if let (key, Some(ids)) = part("ids") {
-        one_dimension(&key, ids, edge_type.count, "one for each edge")?;
-        dtype(ids, &[DType::U32, DType::U64]).with_context(|| named(&key))?;
+    if let (key, Some(ids)) = part(keys::EDGE_IDS) {
+        one_dimension(key, ids, edges, "one for each edge")?;
+        dtype(ids, &[DType::U32, DType::U64]).with_context(|| named(key))?;
     }
     Ok(())
 }
@@ -181,6 +179,18 @@ fn roles(manifest: &Manifest) -> Result<()> {
     if let Some(key) = &roles.features {
         let features = find(key).context("role `features`")?;
         node_role(key)?;
+        dimensions(features, 2).with_context(|| named(key))?;
+        if features.row_elements() == 0 {
+            return Err(Error::corrupt("rows of no columns")).with_context(|| named(key));
+        }
+    }
+    for (node_type, key) in &roles.typed_features {
+        let features = find(key).with_context(|| format!("features of `{node_type}`"))?;
+        if !matches!(Group::of(key), Group::Node { node_type: of, .. } if of == node_type) {
+            return Err(Error::corrupt(format!(
+                "features of `{node_type}`: array `{key}` belongs to another type"
+            )));
+        }
         dimensions(features, 2).with_context(|| named(key))?;
         if features.row_elements() == 0 {
             return Err(Error::corrupt("rows of no columns")).with_context(|| named(key));

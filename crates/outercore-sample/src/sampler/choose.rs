@@ -61,13 +61,13 @@ pub(super) fn choose_each(
     }
 }
 
+/// Enters the sources of one step, the first of `rest`, into the batches.
 pub(super) fn relabel_all(
     works: &mut [Work<impl Stored>],
     picked: &[usize],
-    sources: &[NodeId],
+    rest: &mut &[NodeId],
     meanwhile: impl Fn(usize) + Copy + Sync + Send,
 ) -> Result<()> {
-    let mut rest = sources;
     let shares: Vec<_> = works
         .iter_mut()
         .zip(picked)

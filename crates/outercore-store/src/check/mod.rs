@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::{ArrayEntry, Checksum, MANIFEST_FILE, Manifest};
+use outercore_format::{ArrayEntry, Checksum, MANIFEST_FILE, Manifest, keys};
 
 use crate::dataset::{ArrayRef, read_manifest_bytes};
 use crate::npy::{ArrayReader, OnBytes, read_header};
@@ -143,8 +143,7 @@ pub fn check(root: &Path, options: &CheckOptions, progress: OnBytes<'_>) -> Resu
     let total = readable.values().map(ArrayRef::data_len).sum();
     let mut checker =
         Checker { manifest: &manifest, findings: &mut findings, progress, done: 0, total };
-    for name in manifest.edge_types.keys() {
-        let Some(csc) = take_csc(&manifest, name, &mut readable) else { continue };
+    if let Some(csc) = take_csc(&manifest, &mut readable) {
         let result = topology::check(&csc, &mut checker);
         checker.absorb(&csc.sources.key, result)?;
     }
@@ -156,26 +155,19 @@ pub fn check(root: &Path, options: &CheckOptions, progress: OnBytes<'_>) -> Resu
     Ok(findings.report(manifest.arrays.len() as u64, bytes))
 }
 
-/// The CSC arrays of an edge type, out of `readable`; none if one of them cannot be read.
-fn take_csc(
-    manifest: &Manifest,
-    name: &str,
-    readable: &mut BTreeMap<&str, ArrayRef>,
-) -> Option<Csc> {
-    let key = |part: &str| format!("edges/{name}/{part}");
-    let (offsets, sources, ids) = (key("offsets"), key("sources"), key("ids"));
-    let has_ids = manifest.arrays.contains_key(&ids);
-    let needed = [Some(&offsets), Some(&sources), has_ids.then_some(&ids)];
-    if !needed.into_iter().flatten().all(|key| readable.contains_key(key.as_str())) {
+/// The CSC arrays, out of `readable`; none if one of them cannot be read.
+fn take_csc(manifest: &Manifest, readable: &mut BTreeMap<&str, ArrayRef>) -> Option<Csc> {
+    let has_ids = manifest.arrays.contains_key(keys::EDGE_IDS);
+    let needed = [Some(keys::OFFSETS), Some(keys::SOURCES), has_ids.then_some(keys::EDGE_IDS)];
+    if !needed.into_iter().flatten().all(|key| readable.contains_key(key)) {
         return None;
     }
-    let edge_type = &manifest.edge_types[name];
     Some(Csc {
-        offsets: readable.remove(offsets.as_str())?,
-        sources: readable.remove(sources.as_str())?,
-        ids: readable.remove(ids.as_str()),
-        source_nodes: manifest.node_types[&edge_type.source].count,
-        rows: edge_type.rows,
+        offsets: readable.remove(keys::OFFSETS)?,
+        sources: readable.remove(keys::SOURCES)?,
+        ids: readable.remove(keys::EDGE_IDS),
+        schema: manifest.schema().ok()?,
+        rows_are_known: manifest.edge_types.values().all(|edges| edges.rows.is_some()),
     })
 }
 

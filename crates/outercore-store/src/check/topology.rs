@@ -1,6 +1,9 @@
-//! The CSC arrays of an edge type against each other, in one pass.
+//! The CSC arrays against each other, in one pass.
+
+use std::ops::Range;
 
 use outercore_core::Result;
+use outercore_format::Schema;
 
 use super::words::Words;
 use super::{Checker, Findings};
@@ -9,15 +12,43 @@ use crate::dataset::ArrayRef;
 /// Columns between two reports of progress.
 const REPORT_EVERY: u64 = 1 << 16;
 
-/// The arrays of an edge type and what bounds their values.
+/// The arrays and what bounds their values.
 pub(super) struct Csc {
     pub offsets: ArrayRef,
     pub sources: ArrayRef,
     pub ids: Option<ArrayRef>,
-    /// Number of source nodes.
-    pub source_nodes: u64,
-    /// Rows of the imported edge list, where they are known.
-    pub rows: Option<u64>,
+    /// Which columns belong to which edge type.
+    pub schema: Schema,
+    /// Whether the manifest says how many edges were imported.
+    pub rows_are_known: bool,
+}
+
+/// What the edges of a column may be.
+struct Bounds {
+    /// The columns that these bounds are for.
+    columns: Range<u64>,
+    sources: Range<u64>,
+    rows: Range<u64>,
+    /// Which edge type, where there are several.
+    edge_type: String,
+}
+
+impl Csc {
+    /// The bounds of the edge type that `column` belongs to.
+    fn bounds(&self, column: u64) -> Bounds {
+        let range = &self.schema.edge_types()[self.schema.edge_type_of(column)];
+        let is_typed = self.schema.is_typed();
+        Bounds {
+            columns: range.columns.clone(),
+            sources: self.schema.node_types()[range.source].nodes.clone(),
+            rows: range.rows.clone(),
+            edge_type: if is_typed {
+                format!(" of edge type `{}`", range.name)
+            } else {
+                String::new()
+            },
+        }
+    }
 }
 
 /// Checks structure and checksums together: offsets from 0 to the number of edges without a step
@@ -28,6 +59,7 @@ pub(super) fn check(csc: &Csc, checker: &mut Checker<'_, '_>) -> Result<()> {
         csc,
         sources: Words::open(&csc.sources)?,
         ids: csc.ids.as_ref().map(Words::open).transpose()?,
+        bounds: None,
         at: 0,
     };
     let total = csc.sources.rows();
@@ -79,6 +111,8 @@ struct Edges<'a> {
     csc: &'a Csc,
     sources: Words<'a>,
     ids: Option<Words<'a>>,
+    /// Those of the last column.
+    bounds: Option<Bounds>,
     /// The next position.
     at: u64,
 }
@@ -93,6 +127,11 @@ impl Edges<'_> {
         findings: &mut Findings,
     ) -> Result<()> {
         let mut before = None;
+        if let Some(column) = column
+            && self.bounds.as_ref().is_none_or(|bounds| !bounds.columns.contains(&column))
+        {
+            self.bounds = Some(self.csc.bounds(column));
+        }
         while self.at < end {
             let position = self.at;
             let source = self.sources.next()?;
@@ -101,15 +140,11 @@ impl Edges<'_> {
                 None => position,
             };
             self.at += 1;
-            if source >= self.csc.source_nodes {
-                let what = format!("node {source}, the graph has {}", self.csc.source_nodes);
+            if let (Some(bounds), Some(_)) = (&self.bounds, column) {
+                bounds.check(self.csc, (position, source, id), findings);
+            } else if source >= self.csc.schema.num_nodes() {
+                let what = format!("node {source}, the graph has {}", self.csc.schema.num_nodes());
                 findings.row(&self.csc.sources.key, position, what);
-            }
-            if let (Some(rows), Some(ids)) = (self.csc.rows, &self.csc.ids)
-                && id >= rows
-            {
-                let what = format!("edge id {id}, the imported edge list has {rows} rows");
-                findings.row(&ids.key, position, what);
             }
             if before >= Some((source, id)) && order == Order::Expected {
                 let column = column.unwrap_or_default();
@@ -123,7 +158,37 @@ impl Edges<'_> {
         Ok(())
     }
 
+    /// Data bytes read so far.
     fn bytes_read(&self) -> u64 {
         self.sources.bytes_read() + self.ids.as_ref().map_or(0, Words::bytes_read)
+    }
+}
+
+impl Bounds {
+    /// Checks an edge (position, source, id) of these columns.
+    fn check(&self, csc: &Csc, (position, source, id): (u64, u64, u64), findings: &mut Findings) {
+        let Self { sources, rows, edge_type, .. } = self;
+        if !sources.contains(&source) {
+            let expected = if sources.start == 0 {
+                format!("the graph has {}", sources.end)
+            } else {
+                format!("expected {} to {}", sources.start, sources.end)
+            };
+            findings.row(
+                &csc.sources.key,
+                position,
+                format!("node {source}{edge_type}, {expected}"),
+            );
+        }
+        if let Some(ids) = &csc.ids
+            && csc.rows_are_known
+            && !rows.contains(&id)
+        {
+            let (first, count) = (rows.start, rows.end - rows.start);
+            let from = if first == 0 { String::new() } else { format!(" from {first} on") };
+            let what =
+                format!("edge id {id}{edge_type}, the imported edge list has {count} rows{from}");
+            findings.row(&ids.key, position, what);
+        }
     }
 }

@@ -74,10 +74,14 @@ impl Values {
         }
         let rows = |key: &str| manifest.arrays.get(key).map(|entry| entry.shape[0]);
         match Group::of(&array.key) {
-            // A split may be of any type of nodes; with one type there is no doubt which.
+            // Without labels a split may be of any type of nodes.
             Group::Split { .. } => {
-                let counts = manifest.node_types.values().map(|nodes| nodes.count);
-                Ok(Self::Nodes { count: counts.max().unwrap_or(0) })
+                let labelled = manifest.roles.labels.as_deref().map(Group::of);
+                let counts = manifest.node_types.iter().filter(|(name, _)| match labelled {
+                    Some(Group::Node { node_type, .. }) => *name == node_type,
+                    _ => true,
+                });
+                Ok(Self::Nodes { count: counts.map(|(_, nodes)| nodes.count).max().unwrap_or(0) })
             }
             Group::Triples { .. } => {
                 expect(array, DType::I64, &[None, Some(3)])?;

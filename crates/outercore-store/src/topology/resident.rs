@@ -12,7 +12,7 @@ use crate::offsets::Offsets;
 
 /// A [`Topology`] in memory, checked once when it was built.
 ///
-/// **Cost** 4 bytes a node, 8 from 2^32 edges on; 4 or 8 an edge, as much again where edge ids are
+/// **Cost** 4 bytes a column, 8 from 2^32 edges on; 4 or 8 an edge, as much again where edge ids are
 /// not the identity.
 ///
 /// # Example
@@ -28,6 +28,7 @@ use crate::offsets::Offsets;
 /// ```
 #[derive(Debug)]
 pub struct ResidentTopology {
+    nodes: u64,
     offsets: Offsets,
     sources: Ids,
     edge_ids: EdgeIds,
@@ -58,10 +59,10 @@ impl ResidentTopology {
             (true, false) => EdgeIds::NotLoaded,
             (true, true) => EdgeIds::Stored(Ids::load(&data_set.array(EDGE_IDS)?, engine)?),
         };
-        Self::checked(offsets, sources, edge_ids)
+        Self::checked(data_set.num_nodes(), offsets, sources, edge_ids)
     }
 
-    /// A topology from its arrays.
+    /// A topology from its arrays, with a column for each node.
     ///
     /// **Shapes** `offsets` nodes + 1, `sources` and `ids` one per edge; without `ids` an edge's id
     /// is its position.
@@ -70,13 +71,26 @@ impl ResidentTopology {
     /// `Corrupt`, naming array and position: offsets that do not start at 0, decrease, or do not end
     /// at the number of edges; a source that is no node; a wrong number of ids.
     pub fn from_csc(offsets: Vec<u64>, sources: impl Into<Ids>, ids: Option<Ids>) -> Result<Self> {
-        let sources = sources.into();
-        let offsets = Offsets::new(offsets, sources.len() as u64)?;
-        Self::checked(offsets, sources, ids.map_or(EdgeIds::Positions, EdgeIds::Stored))
+        let nodes = (offsets.len() as u64).saturating_sub(1);
+        Self::from_columns(nodes, offsets, sources, ids)
     }
 
-    fn checked(offsets: Offsets, sources: Ids, edge_ids: EdgeIds) -> Result<Self> {
-        let nodes = offsets.num_nodes();
+    /// As [`from_csc`](Self::from_csc), of a graph of `nodes` nodes that has other columns.
+    ///
+    /// # Errors
+    /// As [`from_csc`](Self::from_csc).
+    pub fn from_columns(
+        nodes: u64,
+        offsets: Vec<u64>,
+        sources: impl Into<Ids>,
+        ids: Option<Ids>,
+    ) -> Result<Self> {
+        let sources = sources.into();
+        let offsets = Offsets::new(offsets, sources.len() as u64)?;
+        Self::checked(nodes, offsets, sources, ids.map_or(EdgeIds::Positions, EdgeIds::Stored))
+    }
+
+    fn checked(nodes: u64, offsets: Offsets, sources: Ids, edge_ids: EdgeIds) -> Result<Self> {
         match &sources {
             Ids::Narrow(sources) => check_sources(sources, 0, nodes)?,
             Ids::Wide(sources) => check_sources(sources, 0, nodes)?,
@@ -84,7 +98,7 @@ impl ResidentTopology {
         if let EdgeIds::Stored(ids) = &edge_ids {
             check_ids_len(ids.len() as u64, sources.len() as u64)?;
         }
-        Ok(Self { offsets, sources, edge_ids })
+        Ok(Self { nodes, offsets, sources, edge_ids })
     }
 
     /// Who tells the processor what will soon be asked for.
@@ -96,8 +110,8 @@ impl ResidentTopology {
     }
 
     /// Bytes of memory that the offsets of a resident topology take.
-    pub fn offsets_memory(nodes: u64, edges: u64) -> Bytes {
-        Offsets::memory_of(nodes, edges)
+    pub fn offsets_memory(columns: u64, edges: u64) -> Bytes {
+        Offsets::memory_of(columns, edges)
     }
 
     /// Bytes of memory taken.
@@ -144,10 +158,10 @@ impl<'a> Elements<'a> {
 }
 
 impl Announcer<'_> {
-    /// [`extents`](Topology::extents) will soon be asked for `node`.
+    /// [`extents`](Topology::extents) will soon be asked for `column`.
     #[inline(always)]
-    pub fn extent(self, node: NodeId) {
-        self.offsets.announce(node);
+    pub fn extent(self, column: NodeId) {
+        self.offsets.announce(column);
     }
 
     /// [`sources`](Topology::sources) will soon be asked for `position`.
@@ -159,15 +173,19 @@ impl Announcer<'_> {
 
 impl Topology for ResidentTopology {
     fn num_nodes(&self) -> u64 {
-        self.offsets.num_nodes()
+        self.nodes
+    }
+
+    fn num_columns(&self) -> u64 {
+        self.offsets.num_columns()
     }
 
     fn num_edges(&self) -> u64 {
         self.sources.len() as u64
     }
 
-    fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()> {
-        self.offsets.extents(nodes, extents)
+    fn extents(&self, columns: &[NodeId], extents: &mut [Extent]) -> Result<()> {
+        self.offsets.extents(columns, extents)
     }
 
     fn sources(&self, positions: &[u64], sources: &mut [NodeId]) -> Result<()> {

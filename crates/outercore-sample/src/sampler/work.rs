@@ -1,0 +1,133 @@
+//! A batch while it is sampled.
+
+use std::ops::Range;
+
+use outercore_core::{Error, ErrorKind, NodeId, Result};
+use outercore_store::Extent;
+
+use crate::batch::SampledBatch;
+use crate::config::{FanOut, SampleConfig, Step, TypedFanOuts};
+use crate::floyd::Drawn;
+use crate::locals::{Locals, MOST_PLACES};
+use crate::pick::Picker;
+use crate::stored::Stored;
+
+/// A batch under way.
+pub(super) struct Work<N> {
+    /// All but its nodes.
+    pub batch: SampledBatch,
+    pub nodes: Vec<N>,
+    pub locals: Locals,
+    pub drawn: Drawn,
+    /// The nodes that the last hop found; before the first, the seeds.
+    pub frontier: Range<usize>,
+    /// The columns of the step under way; `None` where they are the frontier's nodes.
+    pub columns: Option<Vec<NodeId>>,
+    /// Edges picked so far, entered or not.
+    pub edges: u64,
+}
+
+impl<N: Stored> Work<N> {
+    /// Begins a step of the hop under way; returns the range that its blocks divide.
+    pub fn begin_step(&mut self, config: &SampleConfig, step: Step) -> Range<usize> {
+        let Some(types) = &config.types else { return self.frontier.clone() };
+        let mut columns = self.columns.take().unwrap_or_default();
+        columns.clear();
+        // Where none are picked there is nothing to look up.
+        if step.fan_out != FanOut::Take(0) {
+            columns.extend(self.columns_of(types, step));
+        }
+        let all = 0..columns.len();
+        self.columns = Some(columns);
+        all
+    }
+
+    /// The columns of a step: those of its edge type, for the nodes of the frontier in order.
+    fn columns_of(&self, types: &TypedFanOuts, step: Step) -> impl Iterator<Item = NodeId> {
+        let edge_type = &types.schema.edge_types()[step.edge_type];
+        let targets = types.schema.node_types()[edge_type.target].nodes.clone();
+        let columns = edge_type.columns.start;
+        let frontier = self.nodes[self.frontier.clone()].iter().map(|&node| node.into());
+        let first = targets.start;
+        let of_type = frontier.filter(move |node: &NodeId| targets.contains(node));
+        of_type.map(move |node| node - first + columns)
+    }
+
+    /// Notes that a step picks nothing for any of its columns.
+    pub fn skip(&mut self, config: &SampleConfig, step: Step) {
+        let Some(types) = &config.types else { return };
+        let columns = self.columns_of(types, step).count();
+        self.batch.picked.extend(std::iter::repeat_n(0, columns));
+    }
+
+    /// Appends the columns of a block of the step to `columns`.
+    pub fn columns(&self, block: Range<usize>, columns: &mut Vec<NodeId>) {
+        match &self.columns {
+            Some(own) => columns.extend_from_slice(&own[block]),
+            None => columns.extend(self.nodes[block].iter().map(|&node| node.into())),
+        }
+    }
+
+    /// Writes down how many edges of each column are picked; returns their sum.
+    ///
+    /// `most` is what the batch may have in all.
+    pub fn count(
+        &mut self,
+        picker: Picker,
+        extents: &[Extent],
+        most: Option<u64>,
+    ) -> Result<usize> {
+        let mut picked = 0usize;
+        self.batch.picked.reserve(extents.len());
+        for extent in extents {
+            let count = picker.count(extent.degree);
+            let Ok(narrow) = u32::try_from(count) else {
+                return Err(Error::invalid(format!(
+                    "a node of batch {} has {count} in-edges, more than a batch can hold",
+                    self.batch.batch
+                ))
+                .hint("give a fan-out instead of taking all neighbours"));
+            };
+            self.batch.picked.push(narrow);
+            picked += narrow as usize;
+        }
+        self.edges += picked as u64;
+        if most.is_some_and(|most| self.edges > most) {
+            return Err(too_many_edges(self.batch.batch, self.edges));
+        }
+        Ok(picked)
+    }
+
+    /// Appends edges from `sources`, which get places of their own where they are new.
+    pub fn relabel(&mut self, sources: &[NodeId], meanwhile: impl Fn(usize) + Copy) -> Result<()> {
+        let SampledBatch { sources: places, batch, .. } = &mut self.batch;
+        let most = self.nodes.len() + sources.len();
+        if most > MOST_PLACES {
+            return Err(Error::invalid(format!(
+                "batch {batch} may reach {most} nodes, more than the 2^31 that local ids tell apart"
+            ))
+            .hint("lower the batch size or the fan-outs"));
+        }
+        self.locals.relabel(sources, &mut self.nodes, places, meanwhile);
+        Ok(())
+    }
+
+    /// Closes the hop: what it found is the next frontier.
+    pub fn end_hop(&mut self) {
+        self.frontier = self.frontier.end..self.nodes.len();
+        self.batch.nodes_per_hop.push(self.frontier.len() as u64);
+    }
+
+    /// The batch, and what the next one may use again.
+    pub fn finish(self) -> (SampledBatch, Locals, Drawn) {
+        let Self { mut batch, nodes, locals, drawn, .. } = self;
+        batch.nodes = N::ids(nodes);
+        (batch, locals, drawn)
+    }
+}
+
+fn too_many_edges(batch: u64, edges: u64) -> Error {
+    let text = format!("batch {batch} has {edges} edges or more, too many for the budget");
+    Error::new(ErrorKind::Budget, text)
+        .hint("raise --memory, or lower the batch size or the fan-outs")
+}
