@@ -49,6 +49,10 @@ class Importer:
             np.ascontiguousarray(source, np.int64), np.ascontiguousarray(target, np.int64)
         )
 
+    def begin_edge_type(self, name: str) -> None:
+        """Begins the edges of a type; types come in the order of their names."""
+        self._core.begin_edge_type(name)
+
     def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
         """Takes a whole `.npy`, by copy or (`in_place`) where it lies."""
         self._core.array_npy(role, name, str(path), json.dumps(options))

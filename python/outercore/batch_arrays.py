@@ -41,6 +41,8 @@ def batch_arrays(
     """
     if isinstance(names, str):
         raise InvalidError(f"arrays: expected a list of names, found {names!r}")
+    if graph.is_typed:
+        return _typed_arrays(graph, names, besides)
     known = _known(graph)
     keys = _imported(graph, known, besides) if names is None else _asked(graph, known, names)
     chosen: dict[str, str] = {}
@@ -54,6 +56,28 @@ def batch_arrays(
             )
         chosen[name] = key
     return chosen
+
+
+def _typed_arrays(
+    graph: Graph, names: Sequence[str] | None, besides: Iterable[str | None]
+) -> dict[str, str]:
+    """In a graph of several types an array's name in a batch is its key."""
+    roles = graph.manifest.get("roles", {})
+    left_out = {*besides, *roles.get("typed_features", {}).values(), roles.get("labels")}
+    known = [
+        key
+        for key in sorted(graph.arrays)
+        if key.startswith(("nodes/", "edges/")) and key not in _TOPOLOGY
+    ]
+    if names is None:
+        return {key: key for key in known if key not in left_out}
+    for name in names:
+        if name not in known:
+            raise NotFoundError(
+                f"array `{name}` is not in data set `{graph.root}`\n"
+                f"hint: give a key; it has {', '.join(known) or 'none'}"
+            )
+    return {name: name for name in names}
 
 
 def edge_array_names(arrays: Iterable[str]) -> list[str]:

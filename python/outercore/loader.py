@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from outercore.config.common import Backend, Policy, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
+from outercore.graph import EdgeType, edge_type_key
 from outercore.minibatches import InputNodes, MiniBatches, Source
+from outercore.typed_choice import FeatureNames
 
 
-class NeighborLoader(MiniBatches[Data]):
+class NeighborLoader(MiniBatches[Any]):
     """Yields what PyG's ``NeighborLoader`` yields, from a graph that may exceed memory.
 
     A batch is a ``torch_geometric.data.Data`` with ``x``, ``y``, ``edge_index``, ``n_id``,
     ``e_id``, ``input_id``, ``batch_size``, ``num_sampled_nodes`` and ``num_sampled_edges``; seeds
-    come first, ``trim_to_layer`` works. What is in a batch depends on ``seed``, the epoch and the
+    come first, ``trim_to_layer`` works. From a graph with several types of nodes and edges it is a
+    ``HeteroData`` with the same by type; all types are there, also where they are empty. What is in a batch depends on ``seed``, the epoch and the
     arguments of the first group below, never on the budget, the back end or the threads.
 
     One epoch runs at a time: once a newer iterator has begun, an older one of the same loader
@@ -37,15 +41,18 @@ class NeighborLoader(MiniBatches[Data]):
 
     Args:
         graph: a data set, opened or by its directory.
-        num_neighbors: fan-out per hop; -1 takes all neighbours.
-        input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node.
+        num_neighbors: fan-out per hop, or a dictionary of them by edge type; -1 takes all
+            neighbours.
+        input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node. With
+            several node types a split, the name of a node type, or ``(node type, nodes)``.
         batch_size: seeds per batch.
         replace: draw neighbours with replacement.
         shuffle: visit the seeds in a new order every epoch.
         drop_last: leave out a last batch that is not full.
         seed: seed of all randomness.
         features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
-            per node, or ``None``. A default ``x`` that the data set lacks is left out.
+            per node, or ``None``; or a dictionary of these by node type. A default ``x`` that the
+            data set, or a node type, lacks is left out.
         labels: array to deliver as ``y``, or ``None``; likewise.
         edge_ids: deliver ``e_id``, the rows of the imported edge list.
         arrays: further arrays to deliver, by their names in a batch: ``"year"`` of nodes,
@@ -92,7 +99,7 @@ class NeighborLoader(MiniBatches[Data]):
     def __init__(
         self,
         graph: Source,
-        num_neighbors: Sequence[int],
+        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         input_nodes: InputNodes | Tensor = None,
         *,
         batch_size: int = 1,
@@ -100,13 +107,13 @@ class NeighborLoader(MiniBatches[Data]):
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
-        features: str | os.PathLike[str] | None = "x",
+        features: str | os.PathLike[str] | FeatureNames | None = "x",
         labels: str | None = "y",
         edge_ids: bool = True,
         arrays: Sequence[str] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
-        transform: Callable[[Data], Data] | None = None,
+        transform: Callable[[Any], Any] | None = None,
         memory: str | int = "1GiB",
         backend: Backend = "auto",
         threads: int | None = None,
@@ -132,7 +139,7 @@ class NeighborLoader(MiniBatches[Data]):
         super().__init__(
             graph,
             num_neighbors,
-            input_nodes.cpu().numpy() if isinstance(input_nodes, Tensor) else input_nodes,
+            _without_tensors(input_nodes),
             features=features,
             labels=labels,
             edge_ids=edge_ids,
@@ -156,7 +163,11 @@ class NeighborLoader(MiniBatches[Data]):
             constant_share=constant_share,
         )
 
-    def _batch(self, width: int) -> Data:
+    def _batch(self, widths: dict[str, int]) -> Data | HeteroData:
+        batch = self._typed(widths) if self.graph.is_typed else self._plain(widths["node"])
+        return batch if self.transform is None else self.transform(batch)
+
+    def _plain(self, width: int) -> Data:
         parts = self._core.batch()
         n_id = parts["n_id"]
         data = Data(edge_index=torch.from_numpy(parts["edge_index"]))
@@ -173,11 +184,40 @@ class NeighborLoader(MiniBatches[Data]):
             data.e_id = torch.from_numpy(parts["e_id"])
         for name, rows in self._named(parts["arrays"]).items():
             data[name] = torch.from_numpy(rows)
-        data.input_id = torch.from_numpy(self._input_id(parts))
+        data.input_id = torch.from_numpy(self._input_id(parts, n_id))
         data.batch_size = parts["batch_size"]
         data.num_sampled_nodes = parts["num_sampled_nodes"]
         data.num_sampled_edges = parts["num_sampled_edges"]
-        return data if self.transform is None else self.transform(data)
+        return data
+
+    def _typed(self, widths: dict[str, int]) -> HeteroData:
+        parts = self._core.typed_batch()
+        data, labelled = HeteroData(), _type_of(self._label_key)
+        for node_type, nodes in parts["nodes"].items():
+            store, n_id = data[node_type], nodes["n_id"]
+            store.n_id = torch.from_numpy(n_id)
+            store.num_nodes = len(n_id)
+            if width := widths[node_type]:
+                x = self._rows(len(n_id), width)
+                self._core.gather(x.numpy(), node_type)
+                store.x = x
+            if node_type == labelled and (labels := self._labels_of(n_id)) is not None:
+                store.y = torch.from_numpy(labels)
+            store.num_sampled_nodes = nodes["num_sampled_nodes"]
+        for edge_type in self.graph.edge_types:
+            edges, store = parts["edges"][edge_type_key(edge_type)], data[edge_type]
+            store.edge_index = torch.from_numpy(edges["edge_index"])
+            if self._edge_ids:
+                store.e_id = torch.from_numpy(edges["e_id"])
+            store.num_sampled_edges = edges["num_sampled_edges"]
+        for key, rows in self._named(parts["arrays"]).items():
+            _, of_type, name = key.split("/", 2)
+            store = data[of_type] if key.startswith("nodes/") else data[of_type.split("__")]
+            store[name if key.startswith("nodes/") else f"edge_{name}"] = torch.from_numpy(rows)
+        seeds = data[self._input_nodes.node_type]
+        seeds.input_id = torch.from_numpy(self._input_id(parts, seeds.n_id.numpy()))
+        seeds.batch_size = parts["batch_size"]
+        return data
 
     def _rows(self, nodes: int, width: int) -> Tensor:
         """Memory for ``x``: where it is large, of its own, which the budget gets back at once."""
@@ -185,3 +225,17 @@ class NeighborLoader(MiniBatches[Data]):
         if own is None:
             return torch.empty((nodes, width), pin_memory=self._pin_memory)
         return torch.from_numpy(own)
+
+
+def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
+    """The input nodes with tensors as NumPy arrays."""
+    if isinstance(nodes, Tensor):
+        return nodes.cpu().numpy()
+    if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[1], Tensor):
+        return nodes[0], nodes[1].cpu().numpy()
+    return nodes
+
+
+def _type_of(key: str | None) -> str | None:
+    """The node type of an array of nodes."""
+    return None if key is None else key.split("/")[1]

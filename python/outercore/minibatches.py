@@ -10,7 +10,6 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -22,16 +21,23 @@ from outercore.batch_arrays import batch_arrays
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
-from outercore.graph import Graph
+from outercore.graph import EdgeType, Graph
 from outercore.ranks import share_of
 from outercore.threads import checked_threads
+from outercore.typed_choice import (
+    FeatureNames,
+    fan_outs,
+    fan_outs_by_type,
+    features_by_type,
+    input_type,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Source: TypeAlias = Graph | str | os.PathLike[str]
 """A data set, opened or by its directory."""
-InputNodes: TypeAlias = str | NDArray[Any] | Sequence[int] | None
+InputNodes: TypeAlias = str | NDArray[Any] | Sequence[int] | tuple[str, Any] | None
 Batch = TypeVar("Batch")
 
 
@@ -47,10 +53,10 @@ class MiniBatches(ABC, Generic[Batch]):
     def __init__(
         self,
         graph: Source,
-        num_neighbors: Sequence[int],
+        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         input_nodes: InputNodes,
         *,
-        features: str | os.PathLike[str] | None,
+        features: str | os.PathLike[str] | FeatureNames | None,
         labels: str | None,
         edge_ids: bool,
         arrays: Sequence[str] | None,
@@ -78,14 +84,26 @@ class MiniBatches(ABC, Generic[Batch]):
         self._begun = 0
         self._label_key = _label_key(graph, labels)
         self._labels = _compact_labels(graph, self._label_key)
-        self._input_nodes = _Seeds(input_nodes)
-        chosen = _feature_choice(graph, features)
+        node_type, seeds = "node", input_nodes
+        if graph.is_typed:
+            node_type, seeds = input_type(graph, input_nodes)
+            chosen = {
+                "input_type": node_type,
+                **fan_outs_by_type(graph, num_neighbors),
+                **features_by_type(graph, features),
+            }
+        else:
+            assert not isinstance(input_nodes, tuple)
+            chosen = {
+                "fan_outs": fan_outs(num_neighbors),  # type: ignore[arg-type]  # it says what is wrong
+                **_feature_choice(graph, features),
+            }
+        self._input_nodes = _Seeds(seeds, node_type)
         hotness = graph.hotness(hotness)
         self._arrays = batch_arrays(
-            graph, arrays, besides=(chosen.get("features"), self._label_key, hotness)
+            graph, arrays, besides=(*_keys_of(chosen), self._label_key, hotness)
         )
         self._config: dict[str, Any] = {
-            "fan_outs": _fan_outs(num_neighbors),
             "edge_ids": edge_ids,
             **chosen,
             "arrays": list(self._arrays.values()),
@@ -139,8 +157,8 @@ class MiniBatches(ABC, Generic[Batch]):
         return state
 
     @abstractmethod
-    def _batch(self, width: int) -> Batch:
-        """The current batch of the core, with ``width`` features a node."""
+    def _batch(self, widths: dict[str, int]) -> Batch:
+        """The current batch of the core, with so many features a node by node type."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -176,9 +194,9 @@ class MiniBatches(ABC, Generic[Batch]):
         self._begun += 1
         own = self._begun
         core.start(epoch, first)
-        width = core.width()
+        widths = core.widths()
         while core.advance():
-            yield self._batch(width)
+            yield self._batch(widths)
             if self._process != os.getpid():
                 raise InvalidError(
                     f"iterator of epoch {epoch}: it began in another process\n"
@@ -199,10 +217,10 @@ class MiniBatches(ABC, Generic[Batch]):
                 self._handle.close()
             self._open()
 
-    def _input_id(self, parts: dict[str, Any]) -> NDArray[np.int64]:
+    def _input_id(self, parts: dict[str, Any], n_id: NDArray[Any]) -> NDArray[np.int64]:
         """[batch_size] places of the seeds in the input nodes: in a mask, the nodes themselves."""
         if self._input_nodes.is_mask:
-            return parts["n_id"][: parts["batch_size"]].astype(np.int64)
+            return n_id[: parts["batch_size"]].astype(np.int64)
         places: NDArray[np.int64] = parts["input_id"]
         return places
 
@@ -258,24 +276,11 @@ def opened(graph: Source) -> Graph:
     return graph
 
 
-def _fan_outs(num_neighbors: Sequence[int]) -> list[int]:
-    wrong = InvalidError(
-        f"num_neighbors: expected a list with a fan-out per hop, such as [15, 10], found "
-        f"{num_neighbors!r}"
-    )
-    # Their elements would be taken for fan-outs: PyG's loader takes a dictionary by edge types.
-    if isinstance(num_neighbors, (str, bytes, Mapping)):
-        raise wrong
-    try:
-        return [index(fan_out) for fan_out in num_neighbors]
-    except TypeError:
-        raise wrong from None
-
-
 class _Seeds:
     """The input nodes, to open a loader with more than once."""
 
-    def __init__(self, nodes: InputNodes) -> None:
+    def __init__(self, nodes: Any, node_type: str) -> None:
+        self.node_type = node_type
         # As they were given: what is made of them would be memory besides the caller's.
         self._nodes = nodes if nodes is None or isinstance(nodes, str) else np.asarray(nodes)
 
@@ -296,13 +301,13 @@ class _Seeds:
                     "hint: give another split, node ids, or None for every node"
                 )
             return ids
-        return _node_ids(graph, self._nodes)
+        return _node_ids(graph.node_types[self.node_type], self._nodes)
 
 
-def _node_ids(graph: Graph, ids: NDArray[Any]) -> NDArray[np.int64]:
+def _node_ids(count: int, ids: NDArray[Any]) -> NDArray[np.int64]:
     if ids.dtype == np.bool_:
-        if ids.shape != (graph.num_nodes,):
-            raise InvalidError(f"mask of shape {ids.shape}, expected ({graph.num_nodes},)")
+        if ids.shape != (count,):
+            raise InvalidError(f"mask of shape {ids.shape}, expected ({count},)")
         return np.flatnonzero(ids).astype(np.int64)
     if ids.ndim != 1 or not (np.issubdtype(ids.dtype, np.integer) or ids.size == 0):
         raise InvalidError(
@@ -311,9 +316,20 @@ def _node_ids(graph: Graph, ids: NDArray[Any]) -> NDArray[np.int64]:
     return np.ascontiguousarray(ids, dtype=np.int64)
 
 
-def _feature_choice(graph: Graph, features: str | os.PathLike[str] | None) -> dict[str, str]:
+def _keys_of(chosen: dict[str, Any]) -> list[str | None]:
+    """The keys of the feature arrays that are delivered."""
+    typed = chosen.get("typed_features", {}).values()
+    return [chosen.get("features"), *(choice.get("array") for choice in typed)]
+
+
+def _feature_choice(graph: Graph, features: Any) -> dict[str, str]:
     if features is None or (features == "x" and graph.num_features == 0):
         return {}
+    if isinstance(features, Mapping):
+        raise InvalidError(
+            "features: a choice by node type, but the graph has one type of nodes\n"
+            "hint: give the name of an array, or the path of an `.npy` file"
+        )
     name = os.fspath(features)
     if name == "x":
         return {"features": graph.manifest["roles"]["features"]}

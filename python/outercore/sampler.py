@@ -163,6 +163,11 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
         self._id_dtype = id_dtype
         graph = opened(graph)
+        if graph.is_typed:
+            raise InvalidError(
+                f"data set `{graph.root}`: the sampler of NumPy arrays takes a graph of one type\n"
+                "hint: `NeighborLoader` samples from several types"
+            )
         if id_dtype == "int32" and graph.num_nodes > np.iinfo(np.int32).max:
             raise InvalidError(f"{graph.num_nodes} nodes do not fit into int32; take int64")
         super().__init__(
@@ -197,9 +202,10 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         """The effective configuration, as the run record keeps it."""
         return {**super().config, "id_dtype": self._id_dtype}
 
-    def _batch(self, width: int) -> SampledSubgraph:
+    def _batch(self, widths: dict[str, int]) -> SampledSubgraph:
+        width = widths["node"]
         parts = self._core.columns(halves=self._id_dtype == "int32")
-        parts["input_id"] = self._input_id(parts)
+        parts["input_id"] = self._input_id(parts, parts["n_id"])
         parts["arrays"] = self._named(parts["arrays"])
         nodes, x = len(parts["n_id"]), None
         if width:

@@ -11,6 +11,7 @@ use crate::stream_run::OnProgress;
 
 /// Whether there are edges at all.
 pub(crate) fn check_graph(data_set: &DataSet) -> Result<()> {
+    data_set.require_one_type("a graph algorithm")?;
     if data_set.manifest().edge_types.contains_key(keys::EDGE) {
         return Ok(());
     }

@@ -159,6 +159,16 @@ impl Schema {
         self.edge_types.partition_point(|range| range.columns.end <= column)
     }
 
+    /// The global id of a column's target.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn target_of(&self, column: u64) -> u64 {
+        let edge_type = &self.edge_types[self.edge_type_of(column)];
+        let first = self.node_types[edge_type.target].nodes.start;
+        first + (column - edge_type.columns.start)
+    }
+
     /// Place of a node type.
     ///
     /// # Errors

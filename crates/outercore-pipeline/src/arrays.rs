@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, ReadCounters, Result};
 use outercore_format::DType;
-use outercore_format::keys::{EDGE, Group as KeyGroup, NODE, OFFSETS, SOURCES};
+use outercore_format::keys::{EDGE, Group as KeyGroup, NODE, OFFSETS, SOURCES, is_topology};
 use outercore_io::arena::UNIT;
 use outercore_io::{CostModel, Engine, EngineConfig, FileId, RowLayout, plan_rows};
 use outercore_store::dataset::{ArrayRef, DataSet};
@@ -44,23 +44,34 @@ impl BatchArray {
     /// or edges.
     pub fn new(dataset: &DataSet, key: &str) -> Result<Self> {
         let array = dataset.array(key)?;
+        let schema = dataset.schema();
         let (rows_of, rows) = match KeyGroup::of(&array.key) {
-            KeyGroup::Node { node_type: NODE, .. } => (RowsOf::Nodes, dataset.num_nodes()),
+            KeyGroup::Node { node_type: NODE, .. } if !schema.is_typed() => {
+                (RowsOf::Nodes, dataset.num_nodes())
+            }
             KeyGroup::Edge { edge_type: EDGE, .. }
-                if array.key != OFFSETS && array.key != SOURCES =>
+                if !schema.is_typed() && array.key != OFFSETS && array.key != SOURCES =>
             {
                 let rows = dataset.manifest().edge_types.get(EDGE).and_then(|edges| edges.rows);
                 (RowsOf::Edges, rows.unwrap_or(array.rows()))
+            }
+            KeyGroup::Node { node_type, .. } if schema.is_typed() => {
+                let nodes = schema.node_types()[schema.node_type(node_type)?].nodes.clone();
+                (RowsOf::NodesOf(nodes.clone()), nodes.end - nodes.start)
+            }
+            KeyGroup::Edge { edge_type, .. } if schema.is_typed() && !is_topology(&array.key) => {
+                let rows = schema.edge_types()[schema.edge_type(edge_type)?].rows.clone();
+                (RowsOf::EdgesOf(rows.clone()), rows.end - rows.start)
             }
             _ => {
                 return Err(Error::invalid(format!(
                     "array `{key}`: expected an array of nodes or of edges"
                 ))
-                .hint("name one below `nodes/node/` or `edges/edge/`"));
+                .hint("name one below `nodes/` or `edges/`"));
             }
         };
         if array.rows() != rows {
-            let of = if rows_of == RowsOf::Nodes { "nodes" } else { "imported edges" };
+            let of = if rows_of.are_nodes() { "nodes" } else { "imported edges" };
             return Err(Error::invalid(format!(
                 "array `{key}`: {} rows, expected one for each of {rows} {of}",
                 array.rows()
@@ -109,9 +120,10 @@ impl ArraysPlan {
             }
         }
         for array in arrays {
-            match array.rows_of {
-                RowsOf::Nodes => plan.node_bytes += array.delivered_bytes(),
-                RowsOf::Edges => plan.edge_bytes += array.delivered_bytes(),
+            if array.rows_of.are_nodes() {
+                plan.node_bytes += array.delivered_bytes();
+            } else {
+                plan.edge_bytes += array.delivered_bytes();
             }
         }
         if !arrays.is_empty() {
@@ -200,8 +212,8 @@ impl Arrays {
             let row_bytes = array.array.row_bytes() as usize;
             let mut filled = Vec::with_capacity(group.batches.len());
             for batch in &group.batches {
-                let ids = batch.ids(array.rows_of);
-                check(&array.array, array.rows_of, &ids)?;
+                let ids = batch.ids(&array.rows_of);
+                check(&array.array, &array.rows_of, &ids)?;
                 let mut rows = vec![0; ids.len() * row_bytes];
                 if let Home::Memory(values) = home {
                     copy_rows(values, row_bytes, &ids, &mut rows, pool);
@@ -211,7 +223,7 @@ impl Arrays {
             if let Home::Disk(file, layout) = home {
                 let mut wanted = Vec::with_capacity(*piece);
                 for (number, batch) in (0u32..).zip(&group.batches) {
-                    for (place, id) in (0u32..).zip(batch.ids(array.rows_of).iter()) {
+                    for (place, id) in (0u32..).zip(batch.ids(&array.rows_of).iter()) {
                         wanted.push((*id, number, place));
                         if wanted.len() == *piece {
                             let reads = (&mut *engine, *file, *layout, &*cost);
@@ -269,11 +281,11 @@ fn open_one(engine: &mut Engine, array: &ArrayRef, resident: bool) -> Result<Hom
     Ok(Home::Memory(values))
 }
 
-fn check(array: &ArrayRef, of: RowsOf, ids: &[u64]) -> Result<()> {
+fn check(array: &ArrayRef, of: &RowsOf, ids: &[u64]) -> Result<()> {
     let rows = array.rows();
     let Some(place) = ids.iter().position(|&id| id >= rows) else { return Ok(()) };
     let id = ids[place];
-    let of = if of == RowsOf::Nodes { "node" } else { "edge id" };
+    let of = if of.are_nodes() { "node" } else { "edge id" };
     Err(Error::corrupt(format!(
         "array `{}`: no row for {of} {id} (at place {place} of a batch), it has {rows} rows",
         array.key

@@ -1,14 +1,17 @@
 //! What a user can say about loading, with every default and unit in one place.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use outercore_cache::Policy;
 use outercore_core::{Bytes, Error, Result};
 use outercore_far::FarOptions;
+use outercore_format::Schema;
 use outercore_io::Backend;
-use outercore_sample::{FanOut, SampleConfig};
+use outercore_sample::{FanOut, SampleConfig, TypedFanOuts};
 use serde::{Deserialize, Serialize};
 
 /// Bytes that the memory plan has at least for each edge of a batch.
@@ -16,9 +19,6 @@ const LEAST_EDGE_BYTES: u64 = 64;
 
 /// Batches of so many edges are tried under any budget, to say what they need.
 const TRIED_EDGES: u64 = 1 << 22;
-
-/// What keys of edge arrays begin with.
-pub(crate) const EDGE_ARRAYS: &str = "edges/edge/";
 
 /// Where the topology lives while batches are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,14 +85,29 @@ impl FromStr for Hotness {
     }
 }
 
+/// The features of one node type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeatureChoice {
+    /// An array of the data set, by key.
+    Array(String),
+    /// An `.npy` file: a matrix with a row for each node of the type.
+    Path(PathBuf),
+}
+
 /// Everything that decides what a loader delivers and what it may use.
 ///
 /// The first group of fields decides the batches; the second only decides their cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoaderConfig {
-    /// Neighbours per node and hop, outermost call first; -1 means all.
+    /// Neighbours per node and hop, outermost call first; -1 means all. In a graph of several edge
+    /// types, of each of them that is not in `typed_fan_outs`.
     pub fan_outs: Vec<i64>,
+    /// The same for single edge types, by their names in keys.
+    pub typed_fan_outs: BTreeMap<String, Vec<i64>>,
+    /// Node type of the seeds, in a graph of several.
+    pub input_type: Option<String>,
     /// Seeds per batch.
     pub batch_size: u64,
     /// Draw neighbours with replacement.
@@ -113,6 +128,8 @@ pub struct LoaderConfig {
     pub features: Option<String>,
     /// An `.npy` file to deliver as features instead: a matrix with one row per node.
     pub features_path: Option<PathBuf>,
+    /// Features by node type, in a graph of several.
+    pub typed_features: BTreeMap<String, FeatureChoice>,
     /// Further arrays to deliver as they are stored, by key: `nodes/node/year` with a row for every
     /// node of a batch, `edges/edge/weight` with one for every edge.
     pub arrays: Vec<String>,
@@ -148,6 +165,8 @@ impl Default for LoaderConfig {
     fn default() -> Self {
         Self {
             fan_outs: vec![15, 10],
+            typed_fan_outs: BTreeMap::new(),
+            input_type: None,
             batch_size: 1024,
             replace: false,
             shuffle: false,
@@ -158,6 +177,7 @@ impl Default for LoaderConfig {
             world_size: 1,
             features: None,
             features_path: None,
+            typed_features: BTreeMap::new(),
             arrays: Vec::new(),
             memory: Bytes::gib(1),
             reserved: Bytes(0),
@@ -196,7 +216,9 @@ impl LoaderConfig {
                 self.rank, self.world_size
             )));
         }
-        if let Some(fan_out) = self.fan_outs.iter().find(|&&f| f < -1 || f > i64::from(u32::MAX)) {
+        let typed = self.typed_fan_outs.values().flatten();
+        let mut fan_outs = self.fan_outs.iter().chain(typed);
+        if let Some(fan_out) = fan_outs.find(|&&f| f < -1 || f > i64::from(u32::MAX)) {
             return Err(Error::invalid(format!("fan-out {fan_out} is out of range"))
                 .hint("give the neighbours per hop, such as 15,10; -1 means all"));
         }
@@ -220,15 +242,64 @@ impl LoaderConfig {
         self.far.as_ref().map_or(Ok(()), FarOptions::validate)
     }
 
-    /// The part that concerns the sampler.
-    pub fn sampling(&self) -> SampleConfig {
-        let fan_outs = self
-            .fan_outs
-            .iter()
-            .map(|&f| u32::try_from(f).map_or(FanOut::All, FanOut::Take))
-            .collect();
+    /// Checks what the types of a graph decide.
+    ///
+    /// # Errors
+    /// `NotFound` for a type that is not there. `Invalid` for another number of hops, or for options
+    /// that a graph with, or without, several types does not take.
+    pub fn validate_types(&self, schema: &Schema) -> Result<()> {
+        let hops = self.fan_outs.len();
+        if !schema.is_typed() {
+            let typed = [
+                ("typed_fan_outs", !self.typed_fan_outs.is_empty()),
+                ("input_type", self.input_type.is_some()),
+                ("typed_features", !self.typed_features.is_empty()),
+            ];
+            return match typed.into_iter().find(|(_, given)| *given) {
+                Some((name, _)) => Err(Error::invalid(format!(
+                    "{name}: the graph has one type of nodes and edges, so there is nothing to choose"
+                ))),
+                None => Ok(()),
+            };
+        }
+        if self.features.is_some() || self.features_path.is_some() {
+            return Err(Error::invalid(
+                "features: the graph has several node types, expected features by type",
+            ));
+        }
+        for name in self.typed_features.keys().chain(&self.input_type) {
+            schema.node_type(name)?;
+        }
+        for (name, fan_outs) in &self.typed_fan_outs {
+            schema.edge_type(name)?;
+            if fan_outs.len() != hops {
+                return Err(Error::invalid(format!(
+                    "fan-outs of edge type `{name}`: {} hops, expected {hops} as for the others",
+                    fan_outs.len()
+                ))
+                .hint("write a number for each hop; 0 takes no edge of this type"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The part that concerns the sampler, over a graph with the types of `schema`.
+    pub fn sampling(&self, schema: &Arc<Schema>) -> SampleConfig {
+        let converted = |fan_outs: &Vec<i64>| -> Vec<FanOut> {
+            fan_outs.iter().map(|&f| u32::try_from(f).map_or(FanOut::All, FanOut::Take)).collect()
+        };
+        let types = schema.is_typed().then(|| TypedFanOuts {
+            schema: Arc::clone(schema),
+            of: schema
+                .edge_types()
+                .iter()
+                .map(|range| self.typed_fan_outs.get(&range.name).unwrap_or(&self.fan_outs))
+                .map(converted)
+                .collect(),
+        });
         SampleConfig {
-            fan_outs,
+            fan_outs: converted(&self.fan_outs),
+            types,
             replace: self.replace,
             edge_ids: self.needs_edge_ids(),
             most_edges: Some((self.memory.0 / LEAST_EDGE_BYTES).max(TRIED_EDGES)),
@@ -237,7 +308,7 @@ impl LoaderConfig {
 
     /// Whether edges are sampled with their ids: to deliver them, or to find rows of edge arrays.
     pub fn needs_edge_ids(&self) -> bool {
-        self.edge_ids || self.arrays.iter().any(|key| key.starts_with(EDGE_ARRAYS))
+        self.edge_ids || self.arrays.iter().any(|key| key.starts_with("edges/"))
     }
 
     /// Threads to start, with 0 resolved.
@@ -288,6 +359,7 @@ mod tests {
     #[test]
     fn minus_one_means_all_neighbours() {
         let config = LoaderConfig { fan_outs: vec![5, -1], ..LoaderConfig::default() };
-        assert!(matches!(config.sampling().fan_outs[..], [FanOut::Take(5), FanOut::All]));
+        let schema = Arc::new(Schema::of_one_type(1, 1));
+        assert!(matches!(config.sampling(&schema).fan_outs[..], [FanOut::Take(5), FanOut::All]));
     }
 }

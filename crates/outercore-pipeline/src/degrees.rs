@@ -18,6 +18,7 @@ const CHUNK: u64 = 64 << 10;
 /// # Errors
 /// Failed reads; offsets that contradict each other.
 pub fn in_degrees(dataset: &DataSet, engine: &mut Engine, with_loops: bool) -> Result<Vec<f32>> {
+    dataset.require_one_type("a table of in-degrees")?;
     let nodes = dataset.num_nodes();
     let mut offsets = Column::open(dataset.array(OFFSETS)?, engine)?;
     let mut sources = Column::open(dataset.array(SOURCES)?, engine)?;

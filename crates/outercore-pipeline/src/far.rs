@@ -9,9 +9,9 @@ use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
 use outercore_io::{Engine, EngineConfig};
 use outercore_store::dataset::{ArrayRef, DataSet};
 
-use crate::config::LoaderConfig;
-use crate::features::RowSource;
+use crate::config::{FeatureChoice, LoaderConfig};
 use crate::plan::{FarPlan, TopologyPlan};
+use crate::row_space::RowSpace;
 
 /// A file that the loader reads during epochs.
 struct Wanted {
@@ -35,9 +35,7 @@ pub fn bring(
     on_progress: OnProgress<'_>,
 ) -> Result<FarPlan> {
     let mut wanted = Vec::new();
-    if let Some(features) = features(dataset, config, rows_fit)? {
-        wanted.push(features);
-    }
+    wanted.extend(features(dataset, config, rows_fit)?);
     let edge_ids = config.needs_edge_ids().then_some(EDGE_IDS);
     // By the reads they get: every picked position, then every frontier.
     for key in [SOURCES, OFFSETS].into_iter().chain(edge_ids) {
@@ -77,17 +75,20 @@ pub fn bring(
     Ok(plan)
 }
 
-fn features(dataset: &DataSet, config: &LoaderConfig, fit: bool) -> Result<Option<Wanted>> {
-    Ok(match (&config.features, &config.features_path) {
-        (Some(key), _) => Some(Wanted::array(dataset.array(key)?, !fit)),
-        (None, Some(path)) => Some(Wanted { path: path.clone(), content_name: None, copy: !fit }),
-        (None, None) => None,
-    })
+fn features(dataset: &DataSet, config: &LoaderConfig, fit: bool) -> Result<Vec<Wanted>> {
+    let arrays = config.features.iter().cloned().map(FeatureChoice::Array);
+    let paths = config.features_path.iter().cloned().map(FeatureChoice::Path);
+    let chosen = arrays.chain(paths).chain(config.typed_features.values().cloned());
+    let wanted = chosen.map(|choice| match choice {
+        FeatureChoice::Array(key) => Ok(Wanted::array(dataset.array(&key)?, !fit)),
+        FeatureChoice::Path(path) => Ok(Wanted { path, content_name: None, copy: !fit }),
+    });
+    wanted.collect()
 }
 
 /// Whether all rows will probably stay in memory after the first time that they are read.
-pub fn rows_fit(source: Option<&RowSource>, free: Bytes, slot_bytes: Bytes) -> bool {
-    source.is_some_and(|source| source.rows.saturating_mul(slot_bytes.0) <= free.0)
+pub fn rows_fit(rows: Option<&RowSpace>, free: Bytes, slot_bytes: Bytes) -> bool {
+    rows.is_some_and(|rows| rows.num_rows().saturating_mul(slot_bytes.0) <= free.0)
 }
 
 impl Wanted {

@@ -11,7 +11,6 @@ use outercore_io::RowLayout;
 use outercore_layout::{Layout, Places, Scales};
 use outercore_store::dataset::{ArrayRef, DataSet};
 
-use crate::config::LoaderConfig;
 use crate::rows::RowArena;
 
 /// Longest `.npy` header that is looked at.
@@ -37,24 +36,6 @@ pub struct RowSource {
     pub places: Option<Arc<Places>>,
     /// What the steps of `int8` rows are worth; `None` where rows are stored as they are.
     pub scales: Option<Arc<Scales>>,
-}
-
-/// The features that a loader is to deliver; `None` without.
-///
-/// # Errors
-/// `NotFound`; `Invalid` for an array that is no matrix with a row for each node.
-pub fn feature_source(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<RowSource>> {
-    let nodes = dataset.num_nodes();
-    match (&config.features, &config.features_path) {
-        (Some(key), _) => {
-            let array = dataset.array(key)?;
-            RowSource::of_array(&array, nodes)
-                .with_context(|| format!("feature array `{key}`"))
-                .map(Some)
-        }
-        (None, Some(path)) => RowSource::of_npy(path, nodes).map(Some),
-        (None, None) => Ok(None),
-    }
 }
 
 impl RowSource {
@@ -163,7 +144,7 @@ impl RowSource {
     /// # Errors
     /// As [`RowArena::load`].
     pub fn deliver(&self, arena: &RowArena, slot: u32, out: &mut [f32]) -> Result<()> {
-        arena.load(slot, out)?;
+        arena.load(slot, self.dtype, out)?;
         if let Some(scales) = &self.scales {
             scales.restore(out);
         }

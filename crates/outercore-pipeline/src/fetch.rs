@@ -6,17 +6,18 @@ use outercore_cache::{ConstantPart, DynamicPart, Policy};
 use outercore_core::{CacheCounters, Context, Error, ReadCounters, Result};
 use outercore_io::{CostModel, Engine, FileId, RowLayout, plan_rows};
 
-use crate::features::{RowSource, by_place};
+use crate::features::by_place;
 use crate::group::Group;
+use crate::row_space::{Part, RowSpace, within};
 use crate::rows::RowArena;
 use crate::{MemoryPlan, Split};
 
 /// Fills row slots from the device, through the constant and the dynamic part.
 pub struct Fetcher {
     engine: Engine,
-    file: FileId,
-    source: RowSource,
-    layout: RowLayout,
+    rows: RowSpace,
+    /// Of each part of the rows.
+    files: Vec<(FileId, RowLayout)>,
     cost: CostModel,
     constant: ConstantPart,
     dynamic: DynamicPart,
@@ -49,24 +50,22 @@ pub struct Ready {
 }
 
 impl Fetcher {
-    /// Opens the feature file and takes the slots that the plan grants.
+    /// Opens the feature files and takes the slots that the plan grants.
     pub fn open(
         mut engine: Engine,
-        source: RowSource,
+        rows: RowSpace,
         cost: CostModel,
         policy: Policy,
         plan: &MemoryPlan,
     ) -> Result<Self> {
-        let file = engine.register(&source.path)?;
-        let layout = source.layout(engine.file_len(file));
+        let files = register(&mut engine, &rows)?;
         let split = plan.split;
         let slots = split.constant_slots as usize + split.dynamic_slots as usize;
-        let arena = Arc::new(RowArena::new(slots, source.dtype, source.width));
+        let arena = Arc::new(RowArena::new(slots, rows.slot_bytes()));
         Ok(Self {
             engine,
-            file,
-            source,
-            layout,
+            rows,
+            files,
             cost,
             constant: ConstantPart::new(Vec::new()),
             dynamic: DynamicPart::new(split.dynamic_slots, policy),
@@ -111,14 +110,13 @@ impl Fetcher {
     pub fn follow(
         self,
         open: impl FnOnce() -> Result<Engine>,
-        source: RowSource,
+        rows: RowSpace,
         replaced: &[u64],
     ) -> Result<Self> {
         drop(self.engine);
         let mut engine = open()?;
-        let file = engine.register(&source.path)?;
-        let layout = source.layout(engine.file_len(file));
-        let mut new = Self { engine, file, source, layout, ..self };
+        let files = register(&mut engine, &rows)?;
+        let mut new = Self { engine, rows, files, ..self };
         let mut held = Vec::new();
         new.constant.split(replaced, |at, slot| held.push((replaced[at], slot)), &mut Vec::new());
         let in_cache = new.dynamic.entries().filter(|(row, _)| replaced.binary_search(row).is_ok());
@@ -191,29 +189,48 @@ impl Fetcher {
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.cache))
     }
 
+    /// The rows, for whoever assembles batches.
+    pub fn rows(&self) -> &RowSpace {
+        &self.rows
+    }
+
     /// Reads the rows of the nodes `rows`, ascending, into `slots`.
-    fn read_rows(&mut self, mut rows: Vec<u64>, mut slots: Vec<u32>) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
+    fn read_rows(&mut self, rows: Vec<u64>, slots: Vec<u32>) -> Result<()> {
+        let Self { engine, files, cost, arena, reads, .. } = self;
+        for (Part { nodes, source, .. }, &(file, layout)) in self.rows.parts().iter().zip(&*files) {
+            let own = within(&rows, nodes);
+            if own.is_empty() {
+                continue;
+            }
+            let mut rows: Vec<u64> =
+                rows[own.clone()].iter().map(|row| row - nodes.start).collect();
+            let mut slots = slots[own].to_vec();
+            by_place(source.places.as_deref(), &mut rows, &mut slots);
+            let plan = plan_rows(&rows, layout, cost, engine.max_read());
+            let stride = layout.stride as usize;
+            let counters = engine
+                .read(file, &plan.reads, &mut |index, bytes| {
+                    let start = plan.reads[index].offset;
+                    for place in plan.rows_of[index].clone() {
+                        let place = place as usize;
+                        let at = (layout.base + rows[place] * layout.stride - start) as usize;
+                        arena.store(slots[place], &bytes[at..at + stride]);
+                    }
+                    Ok(())
+                })
+                .with_context(|| format!("feature rows of `{}`", source.path.display()))?;
+            let useful_bytes = rows.len() as u64 * layout.stride;
+            *reads += ReadCounters { useful_bytes, ..counters };
         }
-        by_place(self.source.places.as_deref(), &mut rows, &mut slots);
-        let plan = plan_rows(&rows, self.layout, &self.cost, self.engine.max_read());
-        let stride = self.layout.stride as usize;
-        let arena = &*self.arena;
-        let counters = self
-            .engine
-            .read(self.file, &plan.reads, &mut |index, bytes| {
-                let start = plan.reads[index].offset;
-                for place in plan.rows_of[index].clone() {
-                    let place = place as usize;
-                    let at = (self.layout.base + rows[place] * self.layout.stride - start) as usize;
-                    arena.store(slots[place], &bytes[at..at + stride]);
-                }
-                Ok(())
-            })
-            .with_context(|| format!("feature rows of `{}`", self.source.path.display()))?;
-        self.reads +=
-            ReadCounters { useful_bytes: rows.len() as u64 * self.layout.stride, ..counters };
         Ok(())
     }
+}
+
+/// The files of the rows, as the engine knows them.
+fn register(engine: &mut Engine, rows: &RowSpace) -> Result<Vec<(FileId, RowLayout)>> {
+    let files = rows.parts().iter().map(|Part { source, .. }| {
+        let file = engine.register(&source.path)?;
+        Ok((file, source.layout(engine.file_len(file))))
+    });
+    files.collect()
 }

@@ -1,6 +1,7 @@
 //! A group: consecutive batches whose rows are fetched by one sorted plan.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use outercore_sample::SampledBatch;
 use rayon::ThreadPool;
@@ -10,12 +11,23 @@ use rayon::prelude::*;
 pub const ELSEWHERE: u32 = u32::MAX;
 
 /// What the rows of an array belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowsOf {
     /// A row for every node.
     Nodes,
     /// A row for every imported edge, by edge id.
     Edges,
+    /// A row for every node of a type, which has these global ids.
+    NodesOf(Range<u64>),
+    /// A row for every imported edge of a type, which has these edge ids.
+    EdgesOf(Range<u64>),
+}
+
+impl RowsOf {
+    /// Whether rows belong to nodes.
+    pub fn are_nodes(&self) -> bool {
+        matches!(self, Self::Nodes | Self::NodesOf(_))
+    }
 }
 
 /// Sampled batches with the distinct rows that they need.
@@ -44,10 +56,15 @@ pub struct GroupBatch {
 
 impl GroupBatch {
     /// The ids that rows are wanted for, in the order of the batch.
-    pub fn ids(&self, rows_of: RowsOf) -> Cow<'_, [u64]> {
+    pub fn ids(&self, rows_of: &RowsOf) -> Cow<'_, [u64]> {
+        let of_type = |ids: &mut dyn Iterator<Item = u64>, range: &Range<u64>| {
+            ids.filter(|id| range.contains(id)).map(|id| id - range.start).collect()
+        };
         match rows_of {
             RowsOf::Nodes => self.sampled.nodes.iter().collect(),
             RowsOf::Edges => Cow::Borrowed(&self.sampled.edge_ids),
+            RowsOf::NodesOf(range) => of_type(&mut self.sampled.nodes.iter(), range),
+            RowsOf::EdgesOf(range) => of_type(&mut self.sampled.edge_ids.iter().copied(), range),
         }
     }
 }
@@ -133,7 +150,10 @@ impl Group {
 
     /// Row accesses before deduplication.
     pub fn accesses(&self) -> u64 {
-        self.batches.iter().map(|batch| batch.sampled.nodes.len() as u64).sum()
+        let here = |batch: &GroupBatch| {
+            batch.row_index.iter().filter(|&&index| index != ELSEWHERE).count() as u64
+        };
+        self.batches.iter().map(here).sum()
     }
 }
 

@@ -1,15 +1,15 @@
 //! Which rows deserve the constant part.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::ops::Range;
 
 use outercore_core::{Context, Error, Result};
-use outercore_format::DType;
+use outercore_format::{DType, Schema};
 use outercore_io::Engine;
 use outercore_sample::hotness::in_degree;
+use outercore_store::Extent;
 use outercore_store::dataset::DataSet;
-use outercore_store::{Extent, Topology};
 
 use crate::sampling::Sampling;
 
@@ -25,7 +25,12 @@ const CHUNK: u64 = 256 << 10;
 ///
 /// **Source** Helios 3.2.2, pre-sampling.
 pub fn by_presampling(sampling: &Sampling, batches: Range<u64>, slots: usize) -> Result<Vec<u64>> {
-    let hot = sampling.presample(batches, GROUP)?;
+    let mut hot = sampling.presample(batches, GROUP)?;
+    for (node, count) in (0..).zip(&mut hot.counts) {
+        if *count > 0 && !sampling.wants_row(node) {
+            *count = 0;
+        }
+    }
     let mut rows = hot.hottest(slots);
     rows.sort_by_key(|&row| (Reverse(hot.counts[row as usize]), row));
     Ok(rows)
@@ -33,17 +38,27 @@ pub fn by_presampling(sampling: &Sampling, batches: Range<u64>, slots: usize) ->
 
 /// The rows of the nodes with most in-edges, by falling in-degree (at most `slots`).
 ///
-/// In an undirected graph these are the nodes that are sampled most often.
+/// In an undirected graph these are the nodes that are sampled most often. With several edge types
+/// the one with most in-edges counts for each node.
 ///
 /// **Cost** one pass over the offsets, and one look at those of the rows chosen.
-pub fn by_in_degree(topology: &dyn Topology, slots: usize) -> Result<Vec<u64>> {
-    let (rows, _) = in_degree(topology, slots)?;
-    let mut extents = vec![Extent::default(); rows.len()];
-    topology.extents(&rows, &mut extents)?;
-    let mut by_heat: Vec<(Reverse<u64>, u64)> =
-        extents.iter().zip(&rows).map(|(extent, &row)| (Reverse(extent.degree), row)).collect();
+pub fn by_in_degree(sampling: &Sampling, schema: &Schema, slots: usize) -> Result<Vec<u64>> {
+    let topology = &*sampling.topology;
+    let (columns, _) = in_degree(topology, slots)?;
+    let mut extents = vec![Extent::default(); columns.len()];
+    topology.extents(&columns, &mut extents)?;
+    let mut by_heat: Vec<(Reverse<u64>, u64)> = extents
+        .iter()
+        .zip(&columns)
+        .map(|(extent, &column)| (Reverse(extent.degree), schema.target_of(column)))
+        .collect();
     by_heat.sort_unstable();
-    Ok(by_heat.into_iter().map(|(_, row)| row).collect())
+    let mut seen = HashSet::new();
+    let rows = by_heat.into_iter().map(|(_, row)| row);
+    if !schema.is_typed() {
+        return Ok(rows.collect());
+    }
+    Ok(rows.filter(|&row| sampling.wants_row(row) && seen.insert(row)).collect())
 }
 
 /// The nodes with the largest values of a node array, by falling value (at most `slots`); equal

@@ -19,6 +19,7 @@ mod loader;
 mod plan;
 mod prepare;
 mod requests;
+mod row_space;
 mod rows;
 mod sampling;
 mod share;
@@ -28,7 +29,7 @@ mod stages;
 mod timeline;
 
 pub use arrays::ArraysPlan;
-pub use config::{Hotness, LoaderConfig, TopologyMode};
+pub use config::{FeatureChoice, Hotness, LoaderConfig, TopologyMode};
 pub use counters::Counters;
 pub use features::RowSource;
 pub use loader::{Advance, Batch, Epoch, Loader};

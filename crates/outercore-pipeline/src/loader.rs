@@ -2,6 +2,8 @@
 
 mod batch;
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use outercore_core::{Context, Error, NodeId, ReadCounters, Result, StageClock};
 use outercore_fabric::FabricPlane;
 use outercore_far::{FarCounters, FarTier, OnProgress};
-use outercore_format::DType;
+use outercore_format::{DType, Schema};
 use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet;
 use rayon::prelude::*;
@@ -19,11 +21,11 @@ use crate::MemoryPlan;
 use crate::arrays::{Arrays, BatchArray};
 use crate::config::LoaderConfig;
 use crate::counters::{Counters, Shared, SharedState, lock};
-use crate::features::feature_source;
 use crate::fetch::Fetcher;
 use crate::fetch::Ready;
 use crate::group::GroupBatch;
 use crate::prepare::{Prepared, prepare};
+use crate::row_space::{RowSpace, covers};
 use crate::rows::RowArena;
 use crate::sampling::{Input, Sampling};
 use crate::share::Share;
@@ -54,19 +56,22 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Binds a data set, the seeds (`None`: every node, in order) and a configuration.
+    /// Binds a data set, the seeds (`None`: every node, in order) and a configuration. In a graph of
+    /// several node types seeds are ids within the configuration's input type.
     ///
     /// # Errors
     /// `Invalid` for a configuration out of range or a seed that is no node, `NotFound` for features
     /// that the data set does not have.
     pub fn new(dataset: DataSet, input: Option<Vec<NodeId>>, config: LoaderConfig) -> Result<Self> {
         config.validate()?;
-        let nodes = dataset.num_nodes();
+        config.validate_types(dataset.schema())?;
+        let nodes = input_range(&dataset, &config)?;
+        let count = nodes.end - nodes.start;
         if let Some(ids) = &input
-            && let Some((place, id)) = ids.iter().enumerate().find(|(_, id)| **id >= nodes)
+            && let Some((place, id)) = ids.iter().enumerate().find(|(_, id)| **id >= count)
         {
             return Err(Error::invalid(format!(
-                "input node {id} at place {place}, expected ids below {nodes}"
+                "input node {id} at place {place}, expected ids below {count}"
             )));
         }
         if let Some(key) = &config.features {
@@ -75,7 +80,13 @@ impl Loader {
         for key in &config.arrays {
             BatchArray::new(&dataset, key)?;
         }
-        let input = input.map_or(Input::All(nodes), |ids| Input::Nodes(Arc::new(ids)));
+        let input = match input {
+            None => Input::All(nodes),
+            Some(mut ids) => {
+                ids.iter_mut().for_each(|id| *id += nodes.start);
+                Input::Nodes(Arc::new(ids))
+            }
+        };
         Ok(Self {
             share: Share::new(input.len(), &config)?,
             dataset,
@@ -114,9 +125,20 @@ impl Loader {
         self.input.len()
     }
 
-    /// Elements per feature row; 0 without features.
-    pub fn width(&mut self) -> Result<usize> {
-        Ok(self.prepared()?.source.as_ref().map_or(0, |source| source.width))
+    /// The types of the graph.
+    pub fn schema(&self) -> &Arc<Schema> {
+        self.dataset.schema()
+    }
+
+    /// Elements per feature row, by node type; 0 without features.
+    ///
+    /// # Errors
+    /// Those of [`Loader::plan`].
+    pub fn widths(&mut self) -> Result<Vec<usize>> {
+        let types = self.dataset.schema().node_types().len();
+        let rows = self.prepared()?.rows.as_ref();
+        let width = |node_type| rows.and_then(|rows| rows.of_type(node_type));
+        Ok((0..types).map(|of| width(of).map_or(0, |part| part.source.width)).collect())
     }
 
     /// Type and shape of each further array, in the order of the configuration.
@@ -205,7 +227,7 @@ impl Loader {
             next_group: self.next_group,
             shared: Arc::clone(&self.shared),
         };
-        let arena = self.fetcher.as_ref().map(Fetcher::arena);
+        let arena = self.fetcher.as_ref().map(|fetcher| (fetcher.arena(), fetcher.rows().clone()));
         let fetch_stage = FetchStage {
             fetcher: self.fetcher.take(),
             arrays: self.arrays.take(),
@@ -254,9 +276,9 @@ impl Loader {
                 self.far = Some(Arc::new(FarTier::connect_with(options, Some(&plane))?));
             }
             let (input, far) = (self.input.clone(), self.far.as_ref());
-            let source = feature_source(&self.dataset, &self.config)?;
+            let rows = RowSpace::chosen(&self.dataset, &self.config)?;
             let (dataset, config) = (&self.dataset, &self.config);
-            self.prepared = Some(prepare(dataset, source, input, config, far, on_progress)?);
+            self.prepared = Some(prepare(dataset, rows, input, config, far, on_progress)?);
         }
         self.prepared.as_mut().ok_or_else(|| Error::internal("the loader lost its plan"))
     }
@@ -264,11 +286,11 @@ impl Loader {
     fn open_fetcher(&mut self) -> Result<()> {
         let policy = self.config.policy;
         let Some(prepared) = &mut self.prepared else { return Ok(()) };
-        let (Some(source), None) = (&prepared.source, &self.fetcher) else { return Ok(()) };
+        let (Some(rows), None) = (&prepared.rows, &self.fetcher) else { return Ok(()) };
         let started = lock(&self.shared).timeline.now();
         let engine = prepared.engine.take().ok_or_else(|| Error::internal("the engine is gone"))?;
         let mut fetcher =
-            Fetcher::open(engine, source.clone(), prepared.cost, policy, &prepared.plan)?;
+            Fetcher::open(engine, rows.clone(), prepared.cost, policy, &prepared.plan)?;
         fetcher.fill_constant(std::mem::take(&mut prepared.constant))?;
         let mut shared = lock(&self.shared);
         let (reads, _) = fetcher.take_counters();
@@ -287,6 +309,18 @@ impl Loader {
         lock(&self.shared).counters.feature_reads += opened.take_counters();
         self.arrays = Some(opened);
         Ok(())
+    }
+}
+
+/// The global ids of the nodes that seeds are among.
+fn input_range(dataset: &DataSet, config: &LoaderConfig) -> Result<Range<u64>> {
+    let schema = dataset.schema();
+    match &config.input_type {
+        Some(name) => Ok(schema.node_types()[schema.node_type(name)?].nodes.clone()),
+        None if schema.is_typed() => Err(Error::invalid(
+            "seeds: the graph has several node types, expected the one of seeds",
+        )),
+        None => Ok(0..schema.num_nodes()),
     }
 }
 
@@ -324,7 +358,7 @@ pub enum Advance {
 /// [`Epoch::advance`]; so the slots of its rows are never held longer than the pipeline expects.
 pub struct Epoch {
     sampling: Arc<Sampling>,
-    arena: Option<Arc<RowArena>>,
+    arena: Option<(Arc<RowArena>, RowSpace)>,
     ready: Option<Receiver<Result<Ready>>>,
     release: Option<Sender<u64>>,
     sampler: JoinHandle<u64>,
@@ -423,36 +457,48 @@ impl Epoch {
         Some(Batch { ready, batch })
     }
 
-    /// Writes the feature rows of the batch, one per node in the order of its nodes.
+    /// Writes the feature rows of the batch's nodes of one type, in the order of the batch.
     ///
     /// **Shapes** `out`: nodes x width, row-major.
     ///
     /// # Errors
-    /// `Invalid` if `out` has another size, there is no batch or no feature array, or a feature does
-    /// not fit `float32` (with its node and column).
-    pub fn gather(&mut self, out: &mut [f32]) -> Result<()> {
+    /// `Invalid` if `out` has another size, there is no batch or the type has no features, or a
+    /// feature does not fit `float32` (with its node and column).
+    pub fn gather(&mut self, node_type: usize, out: &mut [f32]) -> Result<()> {
         let started = lock(&self.shared).timeline.now();
-        let Some(arena) = &self.arena else {
+        let part = self.arena.as_ref().and_then(|(arena, rows)| {
+            rows.of_type(node_type).map(|part| (arena, part, rows.parts().len() == 1))
+        });
+        let Some((arena, part, only)) = part else {
             return Err(Error::invalid("the loader delivers no features"));
         };
         let Some(Batch { ready, batch }) = self.reached() else {
             return Err(Error::invalid("there is no batch to gather"));
         };
-        let width = arena.width();
-        if out.len() != batch.row_index.len() * width {
+        let width = part.source.width;
+        let whole = only && part.nodes == (0..self.sampling.topology.num_nodes());
+        let index = if whole {
+            Cow::Borrowed(&batch.row_index[..])
+        } else {
+            let nodes = batch.sampled.nodes.iter().zip(&batch.row_index);
+            let own = nodes.filter(|(node, _)| covers(std::slice::from_ref(&part.nodes), *node));
+            Cow::Owned(own.map(|(_, &index)| index).collect())
+        };
+        if out.len() != index.len() * width {
             return Err(Error::invalid(format!(
                 "room for {} values, expected {} nodes x {width} features",
                 out.len(),
-                batch.row_index.len()
+                index.len()
             )));
         }
-        let chunks =
-            out.par_chunks_mut(GATHER_ROWS * width).zip(batch.row_index.par_chunks(GATHER_ROWS));
+        let chunks = out.par_chunks_mut(GATHER_ROWS * width).zip(index.par_chunks(GATHER_ROWS));
         self.sampling.pool.install(|| {
             chunks.try_for_each(|(out, index)| {
                 for (row, &place) in out.chunks_exact_mut(width).zip(index) {
-                    arena.load(ready.slots[place as usize], row).with_context(|| {
-                        format!("features of node {}", ready.group.rows[place as usize])
+                    let slot = ready.slots[place as usize];
+                    part.source.deliver(arena, slot, row).with_context(|| {
+                        let node = ready.group.rows[place as usize] - part.nodes.start;
+                        format!("features of node {node}")
                     })?;
                 }
                 Ok::<(), Error>(())

@@ -4,14 +4,14 @@
 //! it, `outercore plan` prints it, and the run record keeps it.
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
-use outercore_io::{CostModel, RowLayout, plan_rows};
-use outercore_layout::Places;
+use outercore_io::CostModel;
 use serde::{Deserialize, Serialize};
 
 use outercore_far::Placed;
 
 use crate::arrays::ArraysPlan;
 use crate::config::TopologyMode;
+use crate::row_space::PlannedPart;
 
 /// Groups of batches that exist at once besides those announced ahead: one being sampled, one being
 /// fetched, one being consumed.
@@ -145,13 +145,11 @@ pub struct PlanInput<'a> {
     pub topology: TopologyPlan,
     /// Buffers of the feature reads.
     pub staging: Bytes,
-    /// Rows of the feature array and where they lie; `None` without features.
-    pub rows: Option<(u64, RowLayout)>,
-    /// Place of each node's row; `None` where that is the node.
-    pub places: Option<&'a Places>,
-    /// Memory of one row slot.
+    /// Where the feature rows of each node type lie; `None` without features.
+    pub rows: Option<&'a [PlannedPart]>,
+    /// Memory of one row slot, for a row of any node type.
     pub slot_bytes: Bytes,
-    /// Features per row, for the assembled batches.
+    /// Features per row, at most, for the assembled batches.
     pub width: u64,
     /// Whether edge ids are carried.
     pub edge_ids: bool,
@@ -213,7 +211,7 @@ pub struct MemoryPlan {
     pub look_ahead: u32,
     /// Division of the slots.
     pub split: Split,
-    /// Rows of the feature array; 0 without features.
+    /// Feature rows of all node types; 0 without features.
     pub num_rows: u64,
     /// Nodes per batch in the trial, at most.
     pub nodes_per_batch: u64,
@@ -236,9 +234,10 @@ impl MemoryPlan {
     /// # Errors
     /// `Budget`, with the least that would do.
     pub fn new(input: &PlanInput<'_>) -> Result<Self> {
-        let Some((num_rows, layout)) = input.rows else {
+        if input.rows.is_none() {
             return Self::without_rows(input);
-        };
+        }
+        let num_rows = input.num_rows();
         let free = |group: u32| -> Option<u64> {
             input.budget.0.checked_sub(input.fixed() + input.in_flight(group)).map(|rest| {
                 (rest / (input.slot_bytes.0 + SLOT_OVERHEAD)).min(u64::from(u32::MAX / 2))
@@ -281,7 +280,7 @@ impl MemoryPlan {
                 let dynamic = (slots - constant).min(num_rows);
                 let missed = rows.iter().filter(|&&(_, rank)| u64::from(rank) >= constant);
                 let missed = missed.map(|&(row, _)| row).collect();
-                let Some(split) = input.split(group, (constant, dynamic), missed, layout) else {
+                let Some(split) = input.split(group, (constant, dynamic), missed) else {
                     continue;
                 };
                 let least = best.map_or(f64::INFINITY, |best| best.seconds_per_batch * 0.999);
@@ -320,13 +319,10 @@ impl MemoryPlan {
 }
 
 impl PlanInput<'_> {
-    /// Places of the rows of `nodes`, ascending.
-    fn places_of(&self, mut nodes: Vec<u64>) -> Vec<u64> {
-        if let Some(places) = self.places {
-            nodes.iter_mut().for_each(|node| *node = places.of(*node));
-            nodes.sort_unstable();
-        }
-        nodes
+    /// Feature rows of all node types.
+    fn num_rows(&self) -> u64 {
+        let parts = self.rows.into_iter().flatten();
+        parts.map(|part| part.nodes.end - part.nodes.start).sum()
     }
 
     /// What is expected of `group` batches that are fetched together, by the rows that they miss in
@@ -336,7 +332,6 @@ impl PlanInput<'_> {
         group: u32,
         (constant, dynamic): (u64, u64),
         missed: Vec<u64>,
-        layout: RowLayout,
     ) -> Option<Split> {
         // Two groups are pinned at once: one being consumed, one being fetched. The slack is for
         // what the trial has not seen: a larger group is halved, but a batch on its own has to fit.
@@ -347,18 +342,23 @@ impl PlanInput<'_> {
         if least > dynamic || !overlaps && group > 1 && self.group.is_none() {
             return None;
         }
-        let plan = plan_rows(&self.places_of(missed), layout, self.cost, self.max_read);
-        let bytes: u64 = plan.reads.iter().map(|read| u64::from(read.len)).sum();
+        let (mut requests, mut bytes, mut reading) = (0, 0, 0.0);
+        for part in self.rows.into_iter().flatten() {
+            let (reads, seconds) = part.reads(&missed, self.cost, self.max_read);
+            requests += reads.len();
+            bytes += reads.iter().map(|read| u64::from(read.len)).sum::<u64>();
+            reading += seconds;
+        }
         let batches = f64::from(group.min(self.trials()));
         // With a single pinned group, reading cannot overlap with consuming.
         let overlap = if overlaps { 1.0 } else { 2.0 };
-        let seconds = overlap * self.cost.seconds_of(&plan.reads, layout.file_len);
+        let seconds = overlap * reading;
         Some(Split {
             group,
             constant_slots: constant as u32,
             dynamic_slots: dynamic as u32,
             misses_per_batch: rows as f64 / batches,
-            requests_per_batch: plan.reads.len() as f64 / batches,
+            requests_per_batch: requests as f64 / batches,
             bytes_per_batch: bytes as f64 / batches,
             seconds_per_batch: seconds / batches,
         })
@@ -417,8 +417,7 @@ impl PlanInput<'_> {
 
     /// About the least budget that works: what depends on the budget is as it is for this one.
     fn least(&self) -> Bytes {
-        let num_rows = self.rows.map_or(0, |(rows, _)| rows);
-        let rows = self.trial.nodes.min(num_rows) * 13 / 10;
+        let rows = self.trial.nodes.min(self.num_rows()) * 13 / 10;
         let slots = rows * (self.slot_bytes.0 + SLOT_OVERHEAD);
         Bytes(self.fixed() + self.in_flight(1) + slots)
     }

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_far::{FarTier, OnProgress};
 use outercore_io::arena::{HUGE_PAGE, UNIT};
-use outercore_io::{
-    CostModel, DeviceProfile, Engine, EngineConfig, RowLayout, Tier, reads_in_flight,
-};
+use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, Tier, reads_in_flight};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::paged::PagedTopology;
@@ -18,10 +16,9 @@ use crate::MemoryPlan;
 use crate::arrays::{ArraysPlan, BatchArray};
 use crate::config::{Hotness, LoaderConfig, TopologyMode};
 use crate::far;
-use crate::features::RowSource;
 use crate::hot;
 use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, Trial, plan_topology};
-use crate::rows::RowArena;
+use crate::row_space::RowSpace;
 use crate::sampling::{Input, Sampling};
 
 /// Batches sampled to learn how large batches are and how much they share: a small part of an
@@ -46,7 +43,7 @@ pub struct Prepared {
     /// The plan.
     pub plan: MemoryPlan,
     /// The features, where any are delivered.
-    pub source: Option<RowSource>,
+    pub rows: Option<RowSpace>,
     /// Rows of the constant part, ascending; taken when they are read.
     pub constant: Vec<u64>,
     /// The device.
@@ -107,14 +104,14 @@ fn reading(
 /// when the memory server is gone and not to be done without.
 pub fn prepare(
     dataset: &DataSet,
-    source: Option<RowSource>,
+    rows: Option<RowSpace>,
     input: Input,
     config: &LoaderConfig,
     far: Option<&Arc<FarTier>>,
     on_progress: OnProgress<'_>,
 ) -> Result<Prepared> {
     let mode = config.topology;
-    let request = (source, input);
+    let request = (rows, input);
     match prepare_with(dataset, request.clone(), config, mode, far, on_progress) {
         Err(error)
             if error.kind() == ErrorKind::Budget && config.topology == TopologyMode::Auto =>
@@ -127,7 +124,7 @@ pub fn prepare(
 
 fn prepare_with(
     dataset: &DataSet,
-    (source, input): (Option<RowSource>, Input),
+    (rows, input): (Option<RowSpace>, Input),
     config: &LoaderConfig,
     mode: TopologyMode,
     far: Option<&Arc<FarTier>>,
@@ -138,46 +135,48 @@ fn prepare_with(
     let profile = DeviceProfile::find(dataset.root())?;
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
     let reading = reading(config, profile.as_ref(), far);
-    let of_rows = source.as_ref().map_or(0, |source| source.memory().0);
+    let of_rows = rows.as_ref().map_or(0, |rows| rows.memory().0);
     let reserved = Bytes(config.reserved.0 + input_bytes(&input) + of_rows);
 
     let staging = reading.staging;
     let free = Bytes(budget.0.saturating_sub(reserved.0 + staging.0));
-    let most = most_resident(free, source.is_some());
+    let most = most_resident(free, rows.is_some());
     let size = topology_size(dataset, config)?;
     let topology_plan = plan_topology(mode, size, free, staging, most)?;
-    let (slot_bytes, width) = source.as_ref().map_or((Bytes(0), 0), |source| {
-        (RowArena::slot_bytes(source.dtype, source.width), source.width as u64)
-    });
+    let (slot_bytes, width) =
+        rows.as_ref().map_or((Bytes(0), 0), |rows| (rows.slot_bytes(), rows.width() as u64));
     let far = match far {
         Some(tier) => {
             let left = Bytes(free.0.saturating_sub(topology_plan.memory.0));
             let fit =
-                config.constant_share.is_none() && far::rows_fit(source.as_ref(), left, slot_bytes);
+                config.constant_share.is_none() && far::rows_fit(rows.as_ref(), left, slot_bytes);
             Some(far::bring(tier, dataset, config, topology_plan, fit, &reading, on_progress)?)
         }
         None => None,
     };
     let left = Bytes(free.0.saturating_sub(topology_plan.memory.0));
-    let most_arrays = most_arrays(left, source.is_some());
+    let most_arrays = most_arrays(left, rows.is_some());
     let mut engine = Engine::open(reading.clone())?;
     let array_reading = reading.clone();
     let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
-    let sampling = Arc::new(Sampling::new(topology, input, workers(config)?, config)?);
+    let ranges = rows.as_ref().map(RowSpace::ranges);
+    let pool = workers(config)?;
+    let sampling = Sampling::new(topology, dataset.schema(), input, ranges, pool, config)?;
+    let sampling = Arc::new(sampling);
 
     let mut trial = Trial::default();
-    run_trial(&sampling, source.is_some(), config.look_ahead, &mut trial)?;
-    if source.is_some() {
-        let slots = (free.0 / slot_bytes.0.max(1)).min(dataset.num_nodes()) as usize;
+    run_trial(&sampling, rows.is_some(), config.look_ahead, &mut trial)?;
+    if let Some(rows) = &rows {
+        let slots = (free.0 / slot_bytes.0.max(1)).min(rows.num_rows()) as usize;
         trial.hot = hot_rows(dataset, &sampling, config, slots, free, &mut engine)?;
     }
+    let planned = rows.as_ref().map(RowSpace::planned).transpose()?;
     let wanted = PlanInput {
         budget,
         reserved,
         topology: topology_plan,
         staging,
-        rows: source.as_ref().map(layout_of).transpose()?,
-        places: source.as_ref().and_then(|source| source.places.as_deref()),
+        rows: planned.as_deref(),
         slot_bytes,
         width,
         edge_ids: config.needs_edge_ids(),
@@ -201,9 +200,9 @@ fn prepare_with(
                 plans(&wanted, budget, config.topology, size)
             }),
         })?;
-    let constant = constant_rows(trial.hot, &plan);
+    let constant = constant_rows(trial.hot, &plan, rows.as_ref());
     let engine = Some(engine);
-    Ok(Prepared { sampling, plan, source, constant, cost, engine, arrays, array_reading })
+    Ok(Prepared { sampling, plan, rows, constant, cost, engine, arrays, array_reading })
 }
 
 /// The threads that sample.
@@ -214,13 +213,6 @@ fn workers(config: &LoaderConfig) -> Result<Arc<ThreadPool>> {
         .build()
         .map(Arc::new)
         .map_err(|error| Error::internal(format!("cannot start worker threads: {error}")))
-}
-
-/// How many rows there are, and how they lie in their file.
-fn layout_of(source: &RowSource) -> Result<(u64, RowLayout)> {
-    let file = std::fs::metadata(&source.path)
-        .with_context(|| format!("feature array `{}`", source.path.display()))?;
-    Ok((source.rows, source.layout(file.len())))
 }
 
 /// Whether there is a plan for another budget.
@@ -241,10 +233,10 @@ fn plans(wanted: &PlanInput<'_>, budget: Bytes, mode: TopologyMode, size: Topolo
     })
 }
 
-fn constant_rows(mut hot: Vec<u64>, plan: &MemoryPlan) -> Vec<u64> {
+fn constant_rows(mut hot: Vec<u64>, plan: &MemoryPlan, rows: Option<&RowSpace>) -> Vec<u64> {
     let slots = u64::from(plan.split.constant_slots);
     if slots > 0 && slots == plan.num_rows {
-        return (0..plan.num_rows).collect();
+        return rows.map(RowSpace::ranges).into_iter().flatten().flatten().collect();
     }
     hot.truncate(slots as usize);
     hot.sort_unstable();
@@ -278,7 +270,7 @@ pub fn topology_size(dataset: &DataSet, config: &LoaderConfig) -> Result<Topolog
         Bytes(0)
     };
     Ok(TopologySize {
-        offsets: ResidentTopology::offsets_memory(dataset.num_nodes(), dataset.num_edges()),
+        offsets: ResidentTopology::offsets_memory(dataset.num_columns(), dataset.num_edges()),
         sources: bytes("edges/edge/sources")?,
         edge_ids,
     })
@@ -332,7 +324,8 @@ fn run_trial(sampling: &Sampling, rows: bool, look_ahead: u32, trial: &mut Trial
             trial.nodes = trial.nodes.max(sampled.nodes.len() as u64);
             trial.edges = trial.edges.max(sampled.num_edges() as u64);
             if rows {
-                let mut nodes: Vec<u64> = sampled.nodes.iter().collect();
+                let nodes = sampled.nodes.iter().filter(|&node| sampling.wants_row(node));
+                let mut nodes: Vec<u64> = nodes.collect();
                 nodes.sort_unstable();
                 nodes.dedup();
                 trial.batches.push(nodes);
@@ -358,11 +351,12 @@ fn hot_rows(
         return Ok(Vec::new());
     }
     if let Hotness::Array(key) = &config.hotness {
+        dataset.require_one_type("a cache filled by the values of an array")?;
         return hot::by_array(dataset, key, slots, engine);
     }
     let counters_fit = sampling.topology.num_nodes() * 2 <= free.0 / 2;
     if config.hotness == Hotness::InDegree || !counters_fit {
-        return hot::by_in_degree(&*sampling.topology, slots);
+        return hot::by_in_degree(sampling, dataset.schema(), slots);
     }
     let batches = sampling.num_batches();
     let presampled = (batches / PRESAMPLED_SHARE).max(MIN_PRESAMPLED).min(batches);

@@ -23,6 +23,7 @@ use crate::fetch::Fetcher;
 use crate::group::{ELSEWHERE, Group, GroupBatch, Part};
 use crate::loader::max_rows;
 use crate::prepare::{Prepared, prepare};
+use crate::row_space::RowSpace;
 use crate::sampling::{Input, Sampling};
 
 /// Read buffers of the pass that counts degrees.
@@ -176,6 +177,7 @@ impl Requests {
     /// `Budget` with the least that would do; `NotFound` for the features; those of [`choose`];
     /// failed reads.
     pub fn open(dataset: &DataSet, config: &RequestConfig) -> Result<Self> {
+        dataset.require_one_type("serving")?;
         let nodes = dataset.num_nodes();
         let degrees = match config.degrees {
             Degrees::None => None,
@@ -207,13 +209,13 @@ impl Requests {
             Some(features) => open_features(dataset, features, config.memory)?,
             None => (None, None),
         };
-        let input = Input::All(nodes);
-        let prepared = prepare(dataset, source, input, &loader, None, &mut |_, _| Ok(()))?;
-        let Prepared { sampling, plan, source, constant, cost, engine, array_reading, .. } =
-            prepared;
-        let fetcher = match (source.clone(), engine) {
-            (Some(source), Some(engine)) => {
-                let mut fetcher = Fetcher::open(engine, source, cost, Policy::Lru, &plan)?;
+        let input = Input::All(0..nodes);
+        let rows = source.clone().map(RowSpace::of_one);
+        let prepared = prepare(dataset, rows, input, &loader, None, &mut |_, _| Ok(()))?;
+        let Prepared { sampling, plan, rows, constant, cost, engine, array_reading, .. } = prepared;
+        let fetcher = match (rows, engine) {
+            (Some(rows), Some(engine)) => {
+                let mut fetcher = Fetcher::open(engine, rows, cost, Policy::Lru, &plan)?;
                 fetcher.fill_constant(constant)?;
                 Some(fetcher)
             }
@@ -382,8 +384,8 @@ impl Requests {
         };
         let arena = fetcher.arena();
         let answer_one = |batch: &GroupBatch| {
-            let mut x = vec![0.0; batch.row_index.len() * arena.width()];
-            let rows = x.chunks_exact_mut(arena.width()).zip(&batch.row_index);
+            let mut x = vec![0.0; batch.row_index.len() * source.width];
+            let rows = x.chunks_exact_mut(source.width).zip(&batch.row_index);
             for ((row, &place), node) in rows.zip(batch.sampled.nodes.iter()) {
                 let loaded = match (place, changes.row(node)) {
                     (ELSEWHERE, Some(changed)) => source.deliver_changed(changed, row),
@@ -398,7 +400,7 @@ impl Requests {
         let mut rest = &ready.group.batches[..];
         let mut answered = Ok(());
         while answered.is_ok() && !rest.is_empty() {
-            let (now, later) = rest.split_at(fitting(rest, arena.width(), room));
+            let (now, later) = rest.split_at(fitting(rest, source.width, room));
             rest = later;
             answered = sampling.pool.install(|| now.par_iter().try_for_each(answer_one));
         }

@@ -14,42 +14,29 @@ use outercore_format::{DType, widen};
 #[derive(Debug)]
 pub struct RowArena {
     words: Vec<AtomicU64>,
-    words_per_row: usize,
-    row_bytes: usize,
-    width: usize,
-    dtype: DType,
+    words_per_slot: usize,
 }
 
 impl RowArena {
-    /// Memory of one slot of a row of `width` elements.
-    pub fn slot_bytes(dtype: DType, width: usize) -> Bytes {
-        Bytes(((dtype.size() * width).div_ceil(8) * 8) as u64)
+    /// Memory of one slot of a row of so many bytes.
+    pub fn slot_bytes(row_bytes: usize) -> Bytes {
+        Bytes((row_bytes.div_ceil(8) * 8) as u64)
     }
 
-    /// Room for `slots` rows of `width` elements; the pages are taken from the system on first use.
-    pub fn new(slots: usize, dtype: DType, width: usize) -> Self {
-        let words_per_row = Self::slot_bytes(dtype, width).as_usize() / 8;
-        Self {
-            words: bytemuck::allocation::zeroed_vec(slots * words_per_row),
-            words_per_row,
-            row_bytes: dtype.size() * width,
-            width,
-            dtype,
-        }
-    }
-
-    /// Elements per row.
-    pub fn width(&self) -> usize {
-        self.width
+    /// Room for `slots` rows of at most `slot_bytes`; the pages are taken from the system on first
+    /// use.
+    pub fn new(slots: usize, slot_bytes: Bytes) -> Self {
+        let words_per_slot = slot_bytes.as_usize() / 8;
+        Self { words: bytemuck::allocation::zeroed_vec(slots * words_per_slot), words_per_slot }
     }
 
     /// Stores a row's bytes in `slot`.
     ///
     /// # Panics
-    /// If `row` is not one row long.
+    /// If `row` is longer than a slot.
     pub fn store(&self, slot: u32, row: &[u8]) {
-        assert_eq!(row.len(), self.row_bytes, "a row of another size");
         let words = self.slot(slot);
+        assert!(row.len() <= words.len() * 8, "a row longer than its slot");
         let (whole, rest) = row.as_chunks::<8>();
         for (word, bytes) in words.iter().zip(whole) {
             word.store(u64::from_le_bytes(*bytes), Relaxed);
@@ -57,27 +44,27 @@ impl RowArena {
         if !rest.is_empty() {
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
-            words[self.words_per_row - 1].store(u64::from_le_bytes(last), Relaxed);
+            words[whole.len()].store(u64::from_le_bytes(last), Relaxed);
         }
     }
 
-    /// Writes the row in `slot` to `out` as `float32`: `float64` is rounded to the nearest, every
-    /// other type arrives exactly.
+    /// Writes the row of elements of `dtype` in `slot` to `out` as `float32`: `float64` is rounded to
+    /// the nearest, every other type arrives exactly.
     ///
     /// # Errors
     /// `Invalid` with the column: a whole number that `float32` does not hold, or one that would
     /// become infinite or 0.
     ///
     /// # Panics
-    /// If `out` is not one row long.
-    pub fn load(&self, slot: u32, out: &mut [f32]) -> Result<()> {
-        assert_eq!(out.len(), self.width, "a row of another width");
-        widen(self.dtype, self.slot(slot), out)
+    /// If `out` is longer than the row of a slot.
+    pub fn load(&self, slot: u32, dtype: DType, out: &mut [f32]) -> Result<()> {
+        let words = (out.len() * dtype.size()).div_ceil(8);
+        widen(dtype, &self.slot(slot)[..words], out)
     }
 
     fn slot(&self, slot: u32) -> &[AtomicU64] {
-        let start = slot as usize * self.words_per_row;
-        &self.words[start..start + self.words_per_row]
+        let start = slot as usize * self.words_per_slot;
+        &self.words[start..start + self.words_per_slot]
     }
 }
 
@@ -91,12 +78,12 @@ mod tests {
     /// What a row of `bytes` is in a batch.
     fn loaded(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
         let width = bytes.len() / dtype.size();
-        let arena = RowArena::new(3, dtype, width);
+        let arena = RowArena::new(3, RowArena::slot_bytes(bytes.len()));
         arena.store(1, bytes);
         let mut out = vec![f32::NAN; width];
-        arena.load(2, &mut out)?;
+        arena.load(2, dtype, &mut out)?;
         assert_eq!(out, vec![0.0; width], "a slot that nothing was stored in");
-        arena.load(1, &mut out)?;
+        arena.load(1, dtype, &mut out)?;
         let (mut words, mut again) = (Vec::new(), vec![f32::NAN; width]);
         words_of(bytes, &mut words);
         widen(dtype, &words, &mut again)?;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use outercore_core::{NodeId, Permutation, Result, Stream};
+use outercore_format::Schema;
 use outercore_sample::hotness::{HotRows, PresampleConfig, presample};
 use outercore_sample::{SampleConfig, Seeds, Shelf, sample_group_on};
 use outercore_store::Topology;
@@ -12,13 +13,14 @@ use rayon::prelude::*;
 
 use crate::config::LoaderConfig;
 use crate::group::{Group, Part};
+use crate::row_space::covers;
 use crate::share::Share;
 
 /// The nodes whose neighbourhoods are sampled.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Every node, in order.
-    All(u64),
+    /// Every node, or every node of a type, in order.
+    All(Range<NodeId>),
     /// A list, in its order; repetitions are allowed.
     Nodes(Arc<Vec<NodeId>>),
 }
@@ -27,14 +29,14 @@ impl Input {
     /// Number of seeds in an epoch.
     pub fn len(&self) -> u64 {
         match self {
-            Self::All(count) => *count,
+            Self::All(nodes) => nodes.end - nodes.start,
             Self::Nodes(nodes) => nodes.len() as u64,
         }
     }
 
     fn node(&self, place: u64) -> NodeId {
         match self {
-            Self::All(_) => place,
+            Self::All(nodes) => nodes.start + place,
             Self::Nodes(nodes) => nodes[place as usize],
         }
     }
@@ -52,17 +54,20 @@ pub struct Sampling {
     share: Share,
     shuffle: bool,
     seed: u64,
-    /// Whether feature rows are fetched for the nodes.
-    wants_rows: bool,
+    /// The nodes whose feature rows are fetched, as ranges; `None` if no rows are.
+    rows: Option<Vec<Range<NodeId>>>,
     /// Memory of batches that were consumed.
     pub shelf: Arc<Shelf>,
 }
 
 impl Sampling {
-    /// Binds a configuration to a graph and its seeds.
+    /// Binds a configuration to a graph, its types and its seeds; `rows` are the nodes that have
+    /// feature rows, where any are fetched.
     pub fn new(
         topology: Arc<dyn Topology>,
+        schema: &Arc<Schema>,
         input: Input,
+        rows: Option<Vec<Range<NodeId>>>,
         pool: Arc<ThreadPool>,
         config: &LoaderConfig,
     ) -> Result<Self> {
@@ -71,11 +76,11 @@ impl Sampling {
             topology,
             input,
             pool,
-            config: config.sampling(),
+            config: config.sampling(schema),
             shuffle: config.shuffle,
             seed: config.seed,
             shelf: Arc::default(),
-            wants_rows: config.features.is_some() || config.features_path.is_some(),
+            rows,
         })
     }
 
@@ -85,10 +90,15 @@ impl Sampling {
     /// # Errors
     /// Those of `open`.
     pub fn over(self, open: impl FnOnce() -> Result<Arc<dyn Topology>>) -> Result<Self> {
-        let Self { topology, input, pool, config, share, shuffle, seed, wants_rows, shelf } = self;
+        let Self { topology, input, pool, config, share, shuffle, seed, mut rows, shelf } = self;
+        let before = topology.num_nodes();
         drop(topology);
         let topology = open()?;
-        Ok(Self { topology, input, pool, config, share, shuffle, seed, wants_rows, shelf })
+        for range in rows.iter_mut().flatten().filter(|range| range.end == before) {
+            // Nodes that came meanwhile have rows, too.
+            range.end = topology.num_nodes();
+        }
+        Ok(Self { topology, input, pool, config, share, shuffle, seed, rows, shelf })
     }
 
     /// How neighbours are drawn.
@@ -126,7 +136,7 @@ impl Sampling {
     /// these groups.
     pub fn begun_ahead(&self, look_ahead: u32) -> u64 {
         let one_by_one = self.topology.resident().is_some();
-        if one_by_one && !self.wants_rows { look_ahead.into() } else { 0 }
+        if one_by_one && self.rows.is_none() { look_ahead.into() } else { 0 }
     }
 
     /// Samples consecutive batches together.
@@ -147,6 +157,16 @@ impl Sampling {
         }
     }
 
+    /// Whether `nodes` are all nodes of the graph.
+    fn has_all(&self, nodes: &Range<NodeId>) -> bool {
+        *nodes == (0..self.topology.num_nodes())
+    }
+
+    /// Whether the feature row of a node is fetched.
+    pub fn wants_row(&self, node: NodeId) -> bool {
+        self.rows.as_ref().is_some_and(|ranges| covers(ranges, node))
+    }
+
     /// Counts how often `batches` of epoch 0 want each node.
     pub fn presample(&self, batches: Range<u64>, group: usize) -> Result<HotRows> {
         let max_batches = batches.end - batches.start;
@@ -164,14 +184,18 @@ impl Sampling {
     ///
     /// Whether there are slots for a batch on its own, the fetch stage finds out.
     pub fn group(&self, number: &mut u64, parts: Vec<Part>, max_rows: u64) -> Vec<Group> {
-        if !self.wants_rows {
+        let Some(ranges) = &self.rows else {
             *number += 1;
             return vec![Group::without_rows(*number - 1, parts)];
-        }
+        };
+        let all_have_rows = matches!(&ranges[..], [one] if self.has_all(one));
         let mut groups = Vec::new();
         let mut todo = vec![parts];
         while let Some(parts) = todo.pop() {
-            let group = Group::new(*number, parts, &self.pool);
+            let mut group = Group::new(*number, parts, &self.pool);
+            if !all_have_rows {
+                group.leave_out(|row| !covers(ranges, row));
+            }
             if group.batches.len() > 1 && group.rows.len() as u64 > max_rows {
                 let (first, second) = group.halve();
                 todo.push(second);

@@ -194,7 +194,7 @@ fn a_batch_is_taken_once_and_its_memory_comes_back() {
         assert_eq!(sampled.num_edges(), expected.edges.len());
         assert_eq!(input_ids, expected.input_ids);
         let mut features = vec![f32::NAN; expected.features.len()];
-        run.gather(&mut features).unwrap();
+        run.gather(0, &mut features).unwrap();
         assert_eq!(features, expected.features);
         // Some are kept for long, most come back at once.
         if input_ids[0] % 3 == 0 { held.push(sampled) } else { run.shelf().give_back(sampled) }

@@ -8,8 +8,8 @@ use outercore_io::RealDisk;
 use outercore_store::arrays::{ArrayBuilder, ArraySpec, ArraySummary, NonFinite, Target};
 use outercore_store::generate::{self, PlantedOptions, RmatOptions};
 use outercore_store::import::{
-    Duplicates, EdgeImportOptions, EdgeText, GraphImport, GraphImportOptions, OnProgress, Progress,
-    SelfLoops,
+    Duplicates, EdgeImportOptions, EdgeText, GraphImport, GraphImportOptions, GraphTypes,
+    OnProgress, Progress, SelfLoops,
 };
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -36,6 +36,8 @@ struct ImportOptions {
     edges: Vec<String>,
     /// What makes another import of the same inputs, such as the columns chosen.
     reading: String,
+    /// The types of nodes and edges, where there are several.
+    types: Option<GraphTypes>,
 }
 
 impl Default for ImportOptions {
@@ -52,6 +54,7 @@ impl Default for ImportOptions {
             inputs: Vec::new(),
             edges: Vec::new(),
             reading: String::new(),
+            types: None,
         }
     }
 }
@@ -67,6 +70,7 @@ impl ImportOptions {
                 duplicates: self.duplicates,
                 ..EdgeImportOptions::default()
             },
+            types: self.types,
             overwrite: self.overwrite,
             provenance: Provenance {
                 command: self.command,
@@ -87,6 +91,8 @@ struct ArrayOptions {
     in_place: bool,
     /// What labels are: `classification`, `multi-label` or `regression`; guessed where absent.
     task: Option<String>,
+    /// The node type, or edge type, that it belongs to in a graph of several.
+    of_type: Option<String>,
 }
 
 /// Builds a data set from what is pushed into it; `outercore.sources` is its public face.
@@ -152,7 +158,12 @@ impl Importer {
         targets: PyReadonlyArray1<'_, i64>,
     ) -> PyResult<()> {
         let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
-        self.run(py, |state, _| state.import()?.edges().push(sources, targets))
+        self.run(py, |state, _| state.import()?.push_edges(sources, targets))
+    }
+
+    /// Begins the edges of a type, by its name in keys; types come in the order of their names.
+    fn begin_edge_type(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.run(py, |state, _| state.import()?.begin_edge_type(name))
     }
 
     /// A whole `.npy`, copied or (option `in_place`) registered where it is.
@@ -300,8 +311,17 @@ impl State {
             _ => return Err(Error::internal(format!("array role `{role}`"))),
         };
         let nodes = self.nodes(progress)?;
-        let rows = if matches!(target, Target::Edge(_)) { self.edge_rows } else { nodes };
+        let is_edge = matches!(target, Target::Edge(_));
+        let rows = match &options.of_type {
+            Some(of_type) if is_edge => self.import()?.rows_of(of_type)?,
+            Some(of_type) => self.import()?.nodes_of(of_type)?,
+            None if is_edge => self.edge_rows,
+            None => nodes,
+        };
         let mut spec = ArraySpec::new(target, rows);
+        if !matches!(spec.target, Target::Split(_) | Target::Names(_)) {
+            spec.of_type = options.of_type.clone();
+        }
         spec.dtype = options.dtype.as_deref().map(str::parse).transpose()?;
         spec.task = options.task.as_deref().map(str::parse).transpose()?;
         if options.allow_nan {

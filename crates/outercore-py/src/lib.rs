@@ -25,6 +25,7 @@ mod server;
 mod text;
 mod tools;
 mod triples;
+mod typed_batch;
 
 use pyo3::prelude::*;
 

@@ -17,6 +17,7 @@ use crate::ids::{Id, handed_over, matrix, vector};
 use crate::process::OfProcess;
 use crate::row_arrays::row_array;
 use crate::rows::rows_mut;
+use crate::typed_batch::{self, typed_batch};
 
 /// How often a waiting consumer looks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -26,6 +27,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Loader {
     state: OfProcess<Mutex<State>>,
+    data_set: DataSet,
     /// Whether batches have them.
     edge_ids: bool,
 }
@@ -50,10 +52,10 @@ impl Loader {
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = DataSet::open(path).map_err(to_python)?;
         let edge_ids = config.edge_ids;
-        let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
+        let loader = CoreLoader::new(dataset.clone(), input, config).map_err(to_python)?;
         let (spare, spare_rows) = (Arc::default(), None);
         let state = State { spare, spare_rows, loader: Some(loader), epoch: None };
-        Ok(Self { state: OfProcess::new(Mutex::new(state)), edge_ids })
+        Ok(Self { state: OfProcess::new(Mutex::new(state)), data_set: dataset, edge_ids })
     }
 
     /// Batches per epoch.
@@ -70,9 +72,14 @@ impl Loader {
         .map_err(to_python)
     }
 
-    /// Elements per feature row, 0 without features.
-    fn width(&self, py: Python<'_>) -> PyResult<usize> {
-        py.detach(|| self.lock().loader()?.width()).map_err(to_python)
+    /// Elements per feature row by node type, 0 without features.
+    fn widths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let widths = py.detach(|| self.lock().loader()?.widths()).map_err(to_python)?;
+        let result = PyDict::new(py);
+        for (range, width) in self.data_set.schema().node_types().iter().zip(widths) {
+            result.set_item(&range.name, width)?;
+        }
+        Ok(result)
     }
 
     /// Starts an epoch at a batch, abandoning one that runs.
@@ -82,7 +89,7 @@ impl Loader {
             state.stop()?;
             state.epoch = Some(state.loader()?.epoch(epoch, first_batch)?);
             if state.spare_rows.is_none() {
-                let width = state.loader()?.width()?;
+                let width = state.loader()?.widths()?.into_iter().max().unwrap_or(0);
                 let rows = state.loader()?.plan()?.delivered_rows(width);
                 state.spare_rows = Some(Arc::new(SpareRows::new(rows)));
             }
@@ -139,6 +146,16 @@ impl Loader {
         Ok(result)
     }
 
+    /// The subgraph of the current batch of a graph with several types, by type.
+    fn typed_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let mut state = self.lock();
+        let arrays = arrays_of(py, &mut state)?;
+        let epoch = state.epoch.as_ref().ok_or_else(no_batch)?;
+        let result = typed_batch(py, &self.data_set, epoch, self.edge_ids)?.ok_or_else(no_batch)?;
+        result.set_item("arrays", arrays)?;
+        Ok(result)
+    }
+
     /// Takes the subgraph of the current batch by target: node ids, where the edges into each
     /// target begin, and their sources; of 32 bits if `halves`, which the caller knows nodes to fit
     /// into. It can be had once.
@@ -186,15 +203,22 @@ impl Loader {
         spare.map_or(Ok(None), |spare| row_array(py, &spare, nodes, width))
     }
 
-    /// Writes the feature rows of the current batch into `out` (nodes x width).
-    fn gather(&self, py: Python<'_>, mut out: PyReadwriteArray2<'_, f32>) -> PyResult<()> {
+    /// Writes the feature rows of the current batch's nodes of a type into `out` (nodes x width).
+    #[pyo3(signature = (out, node_type = "node"))]
+    fn gather(
+        &self,
+        py: Python<'_>,
+        mut out: PyReadwriteArray2<'_, f32>,
+        node_type: &str,
+    ) -> PyResult<()> {
+        let node_type = typed_batch::node_type(&self.data_set, node_type)?;
         let out = rows_mut(&mut out)?;
         py.detach(|| {
             let mut state = self.lock();
             let Some(epoch) = &mut state.epoch else {
                 return Err(Error::invalid("there is no batch to gather"));
             };
-            epoch.gather(out)
+            epoch.gather(node_type, out)
         })
         .map_err(to_python)
     }

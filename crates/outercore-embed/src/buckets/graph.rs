@@ -36,6 +36,7 @@ impl GraphLinks {
     /// `NotFound`: a data set without a topology.
     pub fn open(data_set: &DataSet, held_out: HeldOut, part: TriplePart) -> Result<Self> {
         held_out.validate()?;
+        data_set.require_one_type("an embedding of edges")?;
         let edge = data_set.manifest().edge_types.get(EDGE);
         Ok(Self {
             name: format!("links of `{}`", data_set.root().display()),

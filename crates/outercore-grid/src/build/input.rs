@@ -76,6 +76,7 @@ pub(super) struct Buffers {
 impl Input {
     /// Opens the arrays; edge ids only `with_ids`.
     pub(super) fn open(data_set: &DataSet, with_ids: bool) -> Result<Self> {
+        data_set.require_one_type("a grid")?;
         let manifest = data_set.manifest();
         let edges = manifest
             .edge_types

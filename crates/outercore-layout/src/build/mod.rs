@@ -112,6 +112,7 @@ pub fn build(
     let editor = ManifestEditor::wait(disk, root, waits)?;
     // Whoever wrote to it may have built the layout.
     let data_set = &DataSet::open(root)?;
+    data_set.require_one_type("a layout")?;
     let array = array_of(data_set, options).with_context(context)?;
     let order = options.method.order(data_set.num_nodes());
     let mut build = Build { disk, data_set, array, order, options, editor, written: 0 };

@@ -12,6 +12,7 @@ use crate::MemoryPlan;
 use crate::config::LoaderConfig;
 use crate::features::RowSource;
 use crate::prepare::{open_topology, topology_size};
+use crate::row_space::RowSpace;
 
 impl Requests {
     /// Reads from the arrays of `dataset` from now on. They differ from the current arrays only in
@@ -50,7 +51,8 @@ impl Requests {
                 let rows = replaced.rows.get(key).map_or(&[][..], Vec::as_slice);
                 // Those of nodes that were added after the exchange are not in the arrays.
                 let rows = &rows[..rows.partition_point(|&node| node < nodes)];
-                Some(fetcher.follow(|| Engine::open(reading.clone()), source.clone(), rows)?)
+                let rows_now = RowSpace::of_one(source.clone());
+                Some(fetcher.follow(|| Engine::open(reading.clone()), rows_now, rows)?)
             }
             _ => None,
         };

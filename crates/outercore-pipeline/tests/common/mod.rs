@@ -109,7 +109,7 @@ pub fn deliver_without_features(loader: &mut Loader, epoch: u64) -> Vec<Delivere
 }
 
 fn deliver_with(loader: &mut Loader, epoch: u64, first: u64, features: bool) -> Vec<Delivered> {
-    let width = loader.width().unwrap();
+    let width = loader.widths().unwrap()[0];
     let mut run = loader.epoch(epoch, first).unwrap();
     let mut batches = Vec::new();
     loop {
@@ -132,7 +132,7 @@ fn deliver_with(loader: &mut Loader, epoch: u64, first: u64, features: bool) -> 
         };
         delivered.arrays = run.take_arrays();
         if features {
-            run.gather(&mut delivered.features).unwrap();
+            run.gather(0, &mut delivered.features).unwrap();
         }
         batches.push(delivered);
     }

@@ -8,7 +8,8 @@ mod number;
 mod refusal;
 
 use outercore_core::{Context, Error, Result};
-use outercore_format::{ArrayEntry, DType, Manifest, keys};
+use outercore_format::keys::{self, Group};
+use outercore_format::{ArrayEntry, DType, Manifest};
 use serde::{Deserialize, Serialize};
 
 pub use builder::{ArrayBuilder, import_npy, register_npy};
@@ -65,6 +66,8 @@ pub enum Duplicates {
 pub struct ArraySpec {
     /// What it is for.
     pub target: Target,
+    /// The node type that it belongs to, or edge type, in a graph of several.
+    pub of_type: Option<String>,
     /// Nodes of the graph; of an edge array, edges of the input.
     pub nodes: u64,
     /// Type to store: `float32`, `float16` or `bfloat16`. Where absent, features keep these and
@@ -89,6 +92,7 @@ impl ArraySpec {
     pub fn new(target: Target, nodes: u64) -> Self {
         Self {
             target,
+            of_type: None,
             nodes,
             dtype: None,
             source_dtype: None,
@@ -101,24 +105,28 @@ impl ArraySpec {
 
     /// The array's key in the manifest.
     pub fn key(&self) -> String {
+        let node = self.of_type.as_deref().unwrap_or(keys::NODE);
         match &self.target {
-            Target::Features => keys::FEATURES.to_owned(),
-            Target::Labels => keys::LABELS.to_owned(),
+            Target::Features => format!("nodes/{node}/x"),
+            Target::Labels => format!("nodes/{node}/y"),
             Target::Split(name) => keys::split(name),
-            Target::Node(name) => keys::node_array(name),
-            Target::Edge(name) => keys::edge_array(name),
+            Target::Node(name) => format!("nodes/{node}/{name}"),
+            Target::Edge(name) => {
+                format!("edges/{}/{name}", self.of_type.as_deref().unwrap_or(keys::EDGE))
+            }
             Target::Names(name) => format!("names/{name}"),
         }
     }
 
     /// What messages call the array.
     fn name(&self) -> String {
+        let of = self.of_type.as_ref().map_or(String::new(), |name| format!(" of `{name}`"));
         match &self.target {
-            Target::Features => "features".to_owned(),
-            Target::Labels => "labels".to_owned(),
+            Target::Features => format!("features{of}"),
+            Target::Labels => format!("labels{of}"),
             Target::Split(name) => format!("split `{name}`"),
-            Target::Node(name) => format!("node array `{name}`"),
-            Target::Edge(name) => format!("edge array `{name}`"),
+            Target::Node(name) => format!("node array `{name}`{of}"),
+            Target::Edge(name) => format!("edge array `{name}`{of}"),
             Target::Names(name) => format!("names `{name}`"),
         }
     }
@@ -255,7 +263,12 @@ impl ImportedArray {
         manifest.arrays.insert(self.key.clone(), self.entry.clone());
         let roles = &mut manifest.roles;
         match &self.target {
-            Target::Features => roles.features = Some(self.key.clone()),
+            Target::Features => match Group::of(&self.key) {
+                Group::Node { node_type, .. } if node_type != keys::NODE => {
+                    roles.typed_features.insert(node_type.to_owned(), self.key.clone());
+                }
+                _ => roles.features = Some(self.key.clone()),
+            },
             Target::Labels => {
                 roles.labels = Some(self.key.clone());
                 roles.classes = self.summary.classes;

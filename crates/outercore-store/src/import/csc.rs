@@ -7,7 +7,7 @@ use outercore_format::{ArrayEntry, DType};
 use outercore_io::Disk;
 use serde::{Deserialize, Serialize};
 
-use super::options::{Duplicates, SelfLoops};
+use super::options::{Duplicates, EdgeImportOptions, SelfLoops};
 use super::output::Output;
 use super::plan::Plan;
 
@@ -54,11 +54,11 @@ impl CscWriter {
         root: &Path,
         files: CscFiles,
         plan: &Plan,
-        self_loops: SelfLoops,
-        duplicates: Duplicates,
+        options: &EdgeImportOptions,
         state: CscState,
     ) -> Result<Self> {
-        let add = self_loops == SelfLoops::Add;
+        let add = options.self_loops == SelfLoops::Add;
+        let num_sources = options.num_sources.unwrap_or(plan.num_nodes);
         let largest_id = plan.input_edges.saturating_sub(1) + if add { plan.num_nodes } else { 0 };
         let mut outputs = Outputs {
             offsets: Column::open(
@@ -68,7 +68,7 @@ impl CscWriter {
                 DType::U64,
                 state.nodes + u64::from(state != CscState::default()),
             )?,
-            sources: Column::open(disk, root, &files.sources, width(plan.num_nodes), state.arcs)?,
+            sources: Column::open(disk, root, &files.sources, width(num_sources), state.arcs)?,
             ids: Column::open(disk, root, &files.ids, width(largest_id), state.arcs)?,
         };
         if state == CscState::default() {
@@ -79,7 +79,7 @@ impl CscWriter {
             outputs,
             files,
             state,
-            drop_duplicates: duplicates == Duplicates::Drop,
+            drop_duplicates: options.duplicates == Duplicates::Drop,
             first_loop_id: add.then_some(plan.input_edges),
             last_source: None,
             has_loop: false,

@@ -247,6 +247,14 @@ impl EdgeImport {
         })
     }
 
+    /// Ends the import for a fault of the input that its caller has found; returns the fault.
+    pub(crate) fn refused(&mut self, fault: Error) -> Error {
+        match self.guarded(|_, _| Err::<(), _>(fault)) {
+            Err(fault) => fault,
+            Ok(()) => Error::internal("a refused edge was taken"),
+        }
+    }
+
     /// Runs a step, unless one failed before: what is in memory may then be ahead of or behind what
     /// is on disk.
     fn guarded<T>(
@@ -309,7 +317,8 @@ impl Context<'_> {
         histogram.cover(num_nodes);
         let add = self.options.self_loops == SelfLoops::Add;
         let ids = input_edges + if add { num_nodes } else { 0 };
-        let wide = self.tuning.wide || num_nodes.max(ids) > 1 << 32;
+        let num_sources = self.options.num_sources.unwrap_or(num_nodes);
+        let wide = self.tuning.wide || num_nodes.max(num_sources).max(ids) > 1 << 32;
         let threads = self.options.threads;
         let limits = if wide {
             BucketLimits::of_memory::<Wide>(&self.tuning, threads)
@@ -381,15 +390,13 @@ impl Context<'_> {
             threads: self.options.threads,
             tuning: self.tuning,
         };
-        let EdgeImportOptions { self_loops, duplicates, .. } = *self.options;
         let files = intake.destination.files();
         let files = CscFiles {
             offsets: files[keys::OFFSETS].clone(),
             sources: files[keys::SOURCES].clone(),
             ids: files[keys::EDGE_IDS].clone(),
         };
-        let mut csc =
-            CscWriter::open(self.disk, self.root, files, &plan, self_loops, duplicates, state.csc)?;
+        let mut csc = CscWriter::open(self.disk, self.root, files, &plan, self.options, state.csc)?;
         let journal = &mut intake.journal;
         let save = &mut |state| {
             journal.stage = Stage::Sort { plan: plan.clone(), state };

@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::artifacts::EdgeArtifacts;
 use super::edges::EdgeImport;
 use super::input_file::InputFile;
-use super::options::EdgeImportOptions;
+use super::options::{EdgeImportOptions, SelfLoops};
 use super::progress::{OnProgress, Phase, Progress, Unit};
+use super::typed::{GraphTypes, TypedEdges};
 use crate::arrays::{
     ArrayBuilder, ArraySpec, ArraySummary, ImportedArray, import_npy, register_npy,
 };
+use crate::dataset::{ArrayFile, ArrayRef};
 use crate::destination::Request;
 
 /// How a data set is made.
@@ -23,6 +25,8 @@ use crate::destination::Request;
 pub struct GraphImportOptions {
     /// How the edges become a graph.
     pub edges: EdgeImportOptions,
+    /// The types of nodes and edges, where there are several.
+    pub types: Option<GraphTypes>,
     /// Whether to replace a data set that is in the directory, once the new one is whole, and to
     /// drop an unfinished import of something else.
     pub overwrite: bool,
@@ -66,6 +70,7 @@ pub struct GraphImport {
     disk: Shared<dyn Disk>,
     root: PathBuf,
     edges: EdgeImport,
+    types: Option<TypedEdges>,
     artifacts: Option<EdgeArtifacts>,
     arrays: Vec<ImportedArray>,
     /// By key; also those that an earlier run completed and this one has not asked for.
@@ -99,13 +104,21 @@ impl GraphImport {
             command: &options.provenance.command,
             inputs: &options.provenance.inputs,
         };
+        let types = options.types.as_ref().map(TypedEdges::new).transpose()?;
+        let mut of_edges = options.edges;
+        if let Some(types) = &types {
+            require_plain(&of_edges)?;
+            of_edges.num_nodes = Some(types.num_columns());
+            of_edges.num_sources = Some(types.num_nodes());
+        }
         let edges =
-            EdgeImport::requested(Shared::clone(&disk), root, options.edges, fingerprint, request)?;
+            EdgeImport::requested(Shared::clone(&disk), root, of_edges, fingerprint, request)?;
         let records = load_records(root)?;
         Ok(Self {
             disk,
             root: root.to_owned(),
             edges,
+            types,
             artifacts: None,
             arrays: Vec::new(),
             records,
@@ -116,6 +129,53 @@ impl GraphImport {
     /// The edges, to be given before [`GraphImport::finish_edges`].
     pub fn edges(&mut self) -> &mut EdgeImport {
         &mut self.edges
+    }
+
+    /// Begins the edges of a type, by its name in keys; types come in the order of their names.
+    ///
+    /// # Errors
+    /// `NotFound`: no such type.
+    pub fn begin_edge_type(&mut self, name: &str) -> Result<()> {
+        self.types()?.begin(name)
+    }
+
+    /// Takes edges: of a graph of several types those of the type under way, by ids within the types
+    /// of their ends.
+    ///
+    /// # Errors
+    /// As [`EdgeImport::push`]; `Invalid` for an id that its type does not have, named with its row.
+    pub fn push_edges(&mut self, sources: &[i64], targets: &[i64]) -> Result<()> {
+        match &mut self.types {
+            None => self.edges.push(sources, targets),
+            Some(types) => {
+                let pairs = types.pairs(sources, targets);
+                match pairs {
+                    Ok(pairs) => self.edges.push_pairs(pairs),
+                    // The directory is left as a refused edge leaves it.
+                    Err(error) => Err(self.edges.refused(error)),
+                }
+            }
+        }
+    }
+
+    /// Nodes of a type.
+    ///
+    /// # Errors
+    /// `NotFound`: no such type.
+    pub fn nodes_of(&mut self, node_type: &str) -> Result<u64> {
+        self.types()?.nodes_of(node_type)
+    }
+
+    /// Rows taken of an edge type.
+    ///
+    /// # Errors
+    /// `NotFound`: no such type.
+    pub fn rows_of(&mut self, edge_type: &str) -> Result<u64> {
+        self.types()?.rows_of(edge_type)
+    }
+
+    fn types(&mut self) -> Result<&mut TypedEdges> {
+        self.types.as_mut().ok_or_else(|| Error::internal("a graph of one type has no others"))
     }
 
     /// Builds the CSC, which tells how many nodes there are.
@@ -235,6 +295,18 @@ impl GraphImport {
         let mut manifest = Manifest::homogeneous(nodes, edges, artifacts.undirected);
         manifest.edge_types.insert(keys::EDGE.to_owned(), artifacts.edge_type());
         manifest.arrays.extend(artifacts.arrays.clone());
+        if let Some(types) = &self.types {
+            let offsets = ArrayRef::new(&self.root, keys::OFFSETS, &manifest.arrays[keys::OFFSETS]);
+            let offsets = ArrayFile::open(offsets)?;
+            let offset = |column: u64| -> Result<u64> {
+                let mut bytes = [0; 8];
+                offsets.read(column, &mut bytes)?;
+                Ok(u64::from_le_bytes(bytes))
+            };
+            (manifest.node_types, manifest.edge_types) =
+                types.in_manifest(|start, end| Ok(offset(end)? - offset(start)?))?;
+            manifest.version = manifest.needed_version();
+        }
         for array in &self.arrays {
             array.add_to(&mut manifest);
         }
@@ -290,6 +362,17 @@ impl GraphImport {
         self.arrays.push(array);
         Ok(summary)
     }
+}
+
+/// Errors: options that mean nothing where edges have types.
+fn require_plain(options: &EdgeImportOptions) -> Result<()> {
+    if options.undirected || options.self_loops != SelfLoops::Keep || options.num_nodes.is_some() {
+        return Err(Error::invalid(
+            "edges of several types are directed, keep their loops, and have as many nodes as their \
+             tables say",
+        ));
+    }
+    Ok(())
 }
 
 /// All of a specification that changes what is stored.

@@ -349,7 +349,7 @@ impl Intake {
 
     /// Takes edges of the current source; `place` names the one with a bad id.
     fn take(&mut self, edges: &[[u64; 2]], place: impl Fn(u64) -> String) -> Result<()> {
-        refuse_out_of_range(edges, self.options.num_nodes, place)?;
+        refuse_out_of_range(edges, self.options.end_of_ids(), place)?;
         let Some(counted) = &mut self.counted else { return Err(not_counted()) };
         counted.histogram.add(edges);
         counted.spill.append(edges)?;

@@ -26,6 +26,7 @@ mod segment;
 mod sort;
 mod spill;
 mod triples;
+mod typed;
 
 pub use artifacts::{EdgeArtifacts, EdgeText};
 pub use edges::EdgeImport;
@@ -40,3 +41,4 @@ pub use triples::{
     Column, Columns, NameColumn, Names, Part, PartSummary, TripleArtifacts, TripleBatch,
     TripleImport, TripleImportOptions, Unknown,
 };
+pub use typed::GraphTypes;

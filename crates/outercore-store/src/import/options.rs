@@ -35,6 +35,9 @@ pub struct EdgeImportOptions {
     pub memory: Bytes,
     /// Nodes of the graph; without it, one more than the largest id.
     pub num_nodes: Option<u64>,
+    /// Sources, where there are not as many as nodes: of a graph of several types, whose targets are
+    /// columns.
+    pub num_sources: Option<u64>,
     /// Whether every input edge also stands for its reverse, under the same edge id.
     pub undirected: bool,
     /// Edges from a node to itself.
@@ -53,6 +56,7 @@ impl Default for EdgeImportOptions {
         Self {
             memory: Bytes::gib(1),
             num_nodes: None,
+            num_sources: None,
             undirected: false,
             self_loops: SelfLoops::default(),
             duplicates: Duplicates::default(),
@@ -65,6 +69,11 @@ impl Default for EdgeImportOptions {
 impl EdgeImportOptions {
     /// The least memory an import runs in, with the 2 threads it is meant for.
     pub const LEAST_MEMORY: Bytes = Bytes::mib(16);
+
+    /// All ids are below this, where it is known.
+    pub(crate) fn end_of_ids(&self) -> Option<u64> {
+        self.num_nodes.map(|nodes| nodes.max(self.num_sources.unwrap_or(0)))
+    }
 
     pub(crate) fn tuning(&self) -> Result<Tuning> {
         if self.threads == 0 {

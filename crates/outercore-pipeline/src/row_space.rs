@@ -1,0 +1,191 @@
+//! The feature rows of all node types, in one space of row numbers.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use outercore_core::{Bytes, Context, Error, Result};
+use outercore_format::keys::Group as KeyGroup;
+use outercore_io::{CostModel, PlannedRead, RowLayout, plan_rows};
+use outercore_layout::Places;
+use outercore_store::dataset::DataSet;
+
+use crate::config::{FeatureChoice, LoaderConfig};
+use crate::features::RowSource;
+use crate::rows::RowArena;
+
+/// The rows of the node types that have features. A row's number is its node's global id, so that
+/// one cache, one policy and one plan serve all types.
+#[derive(Clone, Debug)]
+pub struct RowSpace {
+    parts: Vec<Part>,
+}
+
+/// The rows of one node type.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The global ids of its nodes.
+    pub nodes: Range<u64>,
+    /// Place of the node type among all.
+    pub node_type: usize,
+    /// Where the rows are.
+    pub source: RowSource,
+}
+
+/// How the rows of one node type lie in their file, for the memory plan.
+#[derive(Clone, Debug)]
+pub struct PlannedPart {
+    /// The global ids of its nodes.
+    pub nodes: Range<u64>,
+    /// Where the rows lie.
+    pub layout: RowLayout,
+    /// Place of each node's row; `None` where that is the node.
+    pub places: Option<Arc<Places>>,
+}
+
+impl RowSpace {
+    /// The features that a loader is to deliver; `None` without.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` for an array that is no matrix with a row for each node of its type.
+    pub fn chosen(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<Self>> {
+        let schema = dataset.schema();
+        if !schema.is_typed() {
+            let source = match (&config.features, &config.features_path) {
+                (Some(key), _) => Some(of_array(dataset, key, dataset.num_nodes())?),
+                (None, Some(path)) => Some(RowSource::of_npy(path, dataset.num_nodes())?),
+                (None, None) => None,
+            };
+            return Ok(source.map(Self::of_one));
+        }
+        let mut parts = Vec::new();
+        for (name, choice) in &config.typed_features {
+            let node_type = schema.node_type(name)?;
+            let nodes = schema.node_types()[node_type].nodes.clone();
+            let count = nodes.end - nodes.start;
+            let source = match choice {
+                FeatureChoice::Array(key) => of_array(dataset, key, count)?,
+                FeatureChoice::Path(path) => RowSource::of_npy(path, count)?,
+            };
+            parts.push(Part { nodes, node_type, source });
+        }
+        parts.sort_by_key(|part| part.node_type);
+        Ok((!parts.is_empty()).then_some(Self { parts }))
+    }
+
+    /// The rows of the nodes of a graph of one type.
+    pub fn of_one(source: RowSource) -> Self {
+        Self { parts: vec![Part { nodes: 0..source.rows, node_type: 0, source }] }
+    }
+
+    /// By node type, in the order of global ids.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The rows of a node type, where it has any.
+    pub fn of_type(&self, node_type: usize) -> Option<&Part> {
+        self.parts.iter().find(|part| part.node_type == node_type)
+    }
+
+    /// Rows of all types.
+    pub fn num_rows(&self) -> u64 {
+        self.parts.iter().map(|part| part.source.rows).sum()
+    }
+
+    /// Memory of a slot that holds a row of any type.
+    pub fn slot_bytes(&self) -> Bytes {
+        let of = |part: &Part| RowArena::slot_bytes(part.source.row_bytes() as usize);
+        self.parts.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// Most features of a node.
+    pub fn width(&self) -> usize {
+        self.parts.iter().map(|part| part.source.width).max().unwrap_or(0)
+    }
+
+    /// Memory of what is known of rows besides their bytes.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.parts.iter().map(|part| part.source.memory().0).sum())
+    }
+
+    /// The global ids that have rows.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        self.parts.iter().map(|part| part.nodes.clone()).collect()
+    }
+
+    /// How the rows lie in their files.
+    ///
+    /// # Errors
+    /// A file is missing.
+    pub fn planned(&self) -> Result<Vec<PlannedPart>> {
+        let planned = self.parts.iter().map(|Part { nodes, source, .. }| {
+            let file = std::fs::metadata(&source.path)
+                .with_context(|| format!("feature array `{}`", source.path.display()))?;
+            let layout = source.layout(file.len());
+            Ok(PlannedPart { nodes: nodes.clone(), layout, places: source.places.clone() })
+        });
+        planned.collect()
+    }
+}
+
+/// Whether some of `ranges`, ascending, has `row`.
+pub fn covers(ranges: &[Range<u64>], row: u64) -> bool {
+    ranges[..ranges.partition_point(|range| range.start <= row)]
+        .last()
+        .is_some_and(|range| row < range.end)
+}
+
+/// The elements of `rows`, ascending, that are in `range`.
+pub fn within(rows: &[u64], range: &Range<u64>) -> Range<usize> {
+    let start = rows.partition_point(|&row| row < range.start);
+    start..start + rows[start..].partition_point(|&row| row < range.end)
+}
+
+impl PlannedPart {
+    /// Reads of those of the rows `missed`, ascending, that belong here, and the seconds they take.
+    pub fn reads(
+        &self,
+        missed: &[u64],
+        cost: &CostModel,
+        max_read: Bytes,
+    ) -> (Vec<PlannedRead>, f64) {
+        let own = &missed[within(missed, &self.nodes)];
+        let mut rows: Vec<u64> = own.iter().map(|row| row - self.nodes.start).collect();
+        if let Some(places) = &self.places {
+            rows.iter_mut().for_each(|row| *row = places.of(*row));
+            rows.sort_unstable();
+        }
+        let plan = plan_rows(&rows, self.layout, cost, max_read);
+        let seconds = cost.seconds_of(&plan.reads, self.layout.file_len);
+        (plan.reads, seconds)
+    }
+}
+
+fn of_array(dataset: &DataSet, key: &str, nodes: u64) -> Result<RowSource> {
+    let array = dataset.array(key)?;
+    if !matches!(KeyGroup::of(&array.key), KeyGroup::Node { .. }) {
+        return Err(Error::invalid(format!("feature array `{key}`: expected an array of nodes")));
+    }
+    RowSource::of_array(&array, nodes).with_context(|| format!("feature array `{key}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_covered_by_the_range_that_has_it() {
+        let ranges = [2..5, 7..7, 9..10];
+        let covered: Vec<u64> = (0..12).filter(|&row| covers(&ranges, row)).collect();
+        assert_eq!(covered, [2, 3, 4, 9]);
+        assert!(!covers(&[], 0));
+    }
+
+    #[test]
+    fn rows_within_a_range_are_one_run() {
+        let rows = [1, 4, 5, 9];
+        assert_eq!(within(&rows, &(2..6)), 1..3);
+        assert_eq!(within(&rows, &(6..9)), 3..3);
+        assert_eq!(within(&rows, &(0..10)), 0..4);
+    }
+}

@@ -1,0 +1,1 @@
+"""Tables of several types of nodes and edges, as one data set."""

@@ -1,0 +1,172 @@
+"""Keys of tables as numbers of rows, through a dictionary on disk.
+
+The dictionary is built by the import of triples, within the same budget: each key of a column is a
+triple of itself with itself. A key counts within its node type.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+import outercore
+from outercore._native import Names, Progress, TripleImporter
+from outercore.errors import InvalidError
+from outercore.mapped import blocks, mapped
+from outercore.sources.table import Table
+from outercore.sources.triples import names_of
+
+_SEPARATOR = "\x1f"
+_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that holds keys of a node type."""
+
+    node_type: str
+    name: str
+    """What messages call it."""
+    texts: Callable[[], Iterator[Any]]
+    """The keys in batches, as Arrow's large strings."""
+
+
+def column_of(node_type: str, table: Table, column: str) -> Column:
+    """A column of a table that holds keys of `node_type`."""
+
+    def texts() -> Iterator[Any]:
+        for (keys,) in table.texts([column]):
+            yield keys
+
+    return Column(node_type, f"`{table.path}`: column `{column}`", texts)
+
+
+class Keys:
+    """The row of each key; a context that removes the dictionary's own files.
+
+    `nodes` are the columns that define the keys of their types, one for each type that has some;
+    `uses` refer to them.
+
+    Cost: each column is read once; 16 bytes a key and use on disk, besides the keys themselves.
+    """
+
+    def __init__(self, out: Path, nodes: list[Column], uses: list[Column], identity: str) -> None:
+        self._place = out.parent / f".{out.name}.keys"
+        self._columns = [*nodes, *uses]
+        self._nodes = len(nodes)
+        self._identity = identity
+        self._is_ours = False
+        self._rows: list[NDArray[np.int64]] = []
+
+    def __enter__(self) -> Keys:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._rows = []
+        # After an interrupt the next run resumes from here.
+        if self._is_ours and (kind is None or issubclass(kind, InvalidError)):
+            shutil.rmtree(self._place, ignore_errors=True)
+
+    def build(self, memory: int, progress: Progress) -> None:
+        """Numbers all keys.
+
+        Errors: `InvalidError` for an empty key, and for two rows of nodes with one key.
+        """
+        if not self._columns:
+            return
+        options = {
+            "memory": memory,
+            "unknown": "keep",
+            "inputs": [self._identity],
+            # Drops the dictionary of other inputs that an interrupted import left behind.
+            "overwrite": True,
+        }
+        if not self._is_built():
+            with TripleImporter(self._place, options, progress) as importer:
+                self._is_ours = True
+                for column in self._columns:
+                    row = 0
+                    for texts in column.texts():
+                        names = _named(column, texts, row)
+                        importer.push("train", names, _one_name(len(texts)), names, None)
+                        row += len(texts)
+                importer.finish()
+        self._is_ours = True
+        self._number()
+
+    def rows(self, use: int) -> NDArray[np.int64]:
+        """[rows] the row of the key at each place of column number `use` of the uses; -1 for a key
+        that no node has."""
+        return self._rows[use]
+
+    def _is_built(self) -> bool:
+        try:
+            manifest = json.loads((self._place / "graph.json").read_text())
+            return bool(manifest["provenance"]["inputs"] == [self._identity])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def _number(self) -> None:
+        names = outercore.open(self._place)
+        ids = mapped(self._place, names.arrays["triples/train"])[:, 0]
+        row_of = self._scratch("row_of", int(names.num_nodes))
+        row_of[:] = -1
+        first = 0
+        for number, column in enumerate(self._columns):
+            count = sum(len(texts) for texts in column.texts())
+            own = ids[first : first + count]
+            first += count
+            if number < self._nodes:
+                self._define(column, own, row_of, names)
+                continue
+            rows = self._scratch(f"rows-{number}", count)
+            for start, block in blocks(own, _ROWS):
+                rows[start : start + len(block)] = row_of[block]
+            self._rows.append(rows)
+
+    def _define(
+        self, column: Column, ids: NDArray[np.int64], row_of: NDArray[np.int64], names: Any
+    ) -> None:
+        for start, block in blocks(ids, _ROWS):
+            own = np.arange(start, start + len(block))
+            row_of[block] = np.where(row_of[block] < 0, own, row_of[block])
+            twice = np.flatnonzero(row_of[block] != own)
+            if len(twice):
+                row = start + int(twice[0])
+                key = names.entity_names([int(block[twice[0]])])[0].partition(_SEPARATOR)[2]
+                raise InvalidError(
+                    f"{column.name}: key `{key}` stands in rows {int(row_of[block[twice[0]]])} and "
+                    f"{row}, expected once\nhint: each row is a node; leave the second one out"
+                )
+
+    def _scratch(self, name: str, count: int) -> NDArray[np.int64]:
+        if not count:
+            return np.empty(0, np.int64)
+        return np.memmap(self._place / f"{name}.tmp", np.int64, "w+", shape=(count,))
+
+
+def _named(column: Column, texts: Any, first: int) -> Names:
+    """Keys within their type, as the importer takes them.
+
+    Errors: `InvalidError` with the row of an empty key.
+    """
+    empty = np.flatnonzero(np.asarray(pc.equal(pc.binary_length(texts), 0)))
+    if len(empty):
+        raise InvalidError(f"{column.name}: row {first + int(empty[0])} is empty, expected a key")
+    prefix = pa.scalar(column.node_type + _SEPARATOR, pa.large_string())
+    joined = pc.binary_join_element_wise(prefix, texts, pa.scalar("", pa.large_string()))
+    return names_of(joined)
+
+
+def _one_name(rows: int) -> Names:
+    """The name of the one relation, once for each row."""
+    return np.arange(rows + 1, dtype=np.int64), np.full(rows, ord("k"), np.uint8)

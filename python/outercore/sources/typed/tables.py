@@ -1,0 +1,151 @@
+"""The tables of a graph with several types: which file holds which nodes, or which edges."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from outercore.errors import InvalidError
+from outercore.graph import EdgeType, edge_type_key
+from outercore.sources.columns import edge_columns, id_column
+from outercore.sources.foreign import refuse_foreign
+from outercore.sources.rows import Reading, open_node_table
+from outercore.sources.table import FileSpec, ParquetTable, Table, is_parquet, open_table
+from outercore.sources.text import suffix_of
+from outercore.sources.unchanged import FileState, states
+
+_NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
+"""What a type may be called: it becomes part of a path."""
+
+_ARRAYS = (".npy", ".npz")
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """The nodes of one type. Row i is node i."""
+
+    node_type: str
+    spec: FileSpec | None
+    """The file; `None` where only the number of nodes is given."""
+    table: Table | None
+    """The table in it; `None` for an array of features."""
+    key: str | None
+    """The column by which edges name a node; `None`: they give the number of its row."""
+    count: int | None
+    """The number of nodes, where it is known without reading."""
+    files: tuple[FileState, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """What tells that another table is another input."""
+        return " ".join([self.node_type, str(self.spec), str(self.key), *map(str, self.files)])
+
+
+@dataclass(frozen=True)
+class EdgeTable:
+    """Edges of one type, one for each row of a table."""
+
+    edge_type: EdgeType
+    spec: FileSpec
+    table: Table
+    source: str
+    target: str
+    others: tuple[str, ...]
+    """Columns besides the ends."""
+    files: tuple[FileState, ...]
+
+    @property
+    def key(self) -> str:
+        """The name of the edge type in keys."""
+        return edge_type_key(self.edge_type)
+
+    @property
+    def identity(self) -> str:
+        """What tells that another table is another input."""
+        return " ".join([self.key, str(self.spec), *map(str, self.files)])
+
+
+def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeTable]:
+    """Node types, given as `TYPE=FILE`, `TYPE=FILE:KEY` or `TYPE=COUNT`.
+
+    Errors: `InvalidError` for another form, a type that is given twice, and a table without rows.
+    """
+    found: dict[str, NodeTable] = {}
+    for text in texts:
+        node_type, equals, value = text.partition("=")
+        if not equals or not value:
+            raise InvalidError(
+                f"--nodes: expected TYPE=FILE or TYPE=COUNT, such as `paper=papers.csv`, found "
+                f"`{text}`"
+            )
+        _require_name("--nodes", node_type)
+        if node_type in found:
+            raise InvalidError(f"--nodes: type `{node_type}` is given twice")
+        found[node_type] = _node_table(node_type, value, reading)
+    return dict(sorted(found.items()))
+
+
+def _node_table(node_type: str, value: str, reading: Reading) -> NodeTable:
+    if value.isdecimal():
+        return NodeTable(node_type, None, None, None, int(value))
+    spec = FileSpec.parse(value)
+    files = states(spec.path)
+    if suffix_of(spec.path) in _ARRAYS:
+        return NodeTable(node_type, spec, None, None, None, files)
+    if len(spec.columns) > 1:
+        raise InvalidError(
+            f"--nodes {node_type}: expected one column of keys, found {', '.join(spec.columns)}"
+        )
+    table = open_node_table(spec, reading)
+    key = spec.columns[0] if spec.columns else id_column(table)
+    return NodeTable(node_type, spec, table, key, table.rows, files)
+
+
+def open_edge_types(
+    texts: tuple[str, ...], nodes: dict[str, NodeTable], reading: Reading
+) -> list[EdgeTable]:
+    """Edge types, given as `SOURCE,RELATION,TARGET=FILE`, in the order of their keys.
+
+    Errors: `InvalidError` for another form, and a node type that is not there.
+    """
+    found = []
+    for text in texts:
+        triple, equals, value = text.partition("=")
+        parts = triple.split(",")
+        if not equals or len(parts) != 3:
+            raise InvalidError(
+                "--edges: expected SOURCE,RELATION,TARGET=FILE, such as "
+                f"`author,writes,paper=writes.csv`, found `{text}`"
+            )
+        source, relation, target = parts
+        _require_name("--edges", relation)
+        for end in (source, target):
+            if end not in nodes:
+                raise InvalidError(
+                    f"--edges {triple}: there is no node type `{end}`\n"
+                    f"hint: the node types are {', '.join(nodes)}; say `--nodes {end}=FILE`"
+                )
+        found.append(_edge_table((source, relation, target), value, reading))
+    return sorted(found, key=lambda one: one.key)
+
+
+def _edge_table(edge_type: EdgeType, value: str, reading: Reading) -> EdgeTable:
+    spec = FileSpec.parse(value)
+    refuse_foreign(spec.path)
+    if suffix_of(spec.path) in _ARRAYS:
+        raise InvalidError(f"`{spec}`: expected a table of edges, text or Parquet")
+    files = states(spec.path)
+    is_table = is_parquet(spec.path)
+    table = ParquetTable(spec.path) if is_table else open_table(spec, reading.text, "named_edges")
+    ends = edge_columns(spec, table)
+    others = tuple(ends.others)
+    return EdgeTable(edge_type, spec, table, ends.source, ends.target, others, files)
+
+
+def _require_name(option: str, name: str) -> None:
+    """Errors: `InvalidError` for a type that cannot be part of a path, or of a key."""
+    if not _NAME.fullmatch(name) or name.startswith(".") or "__" in name:
+        raise InvalidError(
+            f"{option}: `{name}` cannot name a type\n"
+            "hint: use letters, digits, `_`, `-` and dots, but not `__`"
+        )
