@@ -157,6 +157,10 @@ class Loaders:
             return []
         return list(self._config.sampling.fanout)
 
+    def features(self) -> Any:
+        """What the loader's batches have as `x`."""
+        return self._config.sampling.features
+
     def _open_training(self) -> Any:
         sampling = self._config.sampling
         return self._open(
@@ -166,7 +170,7 @@ class Loaders:
             memory=self.training_memory,
             shuffle=True,
             replace=sampling.replace,
-            features=sampling.features,
+            features=self.features(),
             labels=sampling.labels,
             hotness=self._config.budget.hotness,
             far=self._far,
