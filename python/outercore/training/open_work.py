@@ -10,6 +10,8 @@ from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork
 from outercore.training.loaders import LoaderFactory
 from outercore.training.saved import SavedModel
+from outercore.training.typed.inputs import require_model_fits
+from outercore.training.typed.work import TypedNodeWork
 from outercore.training.work import NodeWork, PredictingWork, Work
 
 if TYPE_CHECKING:
@@ -26,8 +28,10 @@ def open_work(
 ) -> Work:
     """The task, network and batches that `config` describes.
 
-    Errors: as `NodeWork`, `GraphWork` and `LinkWork`.
+    Errors: as `NodeWork`, `TypedNodeWork`, `GraphWork` and `LinkWork`; `UnsupportedError` where
+    the model or the task is not for the types of the data set.
     """
+    require_model_fits(graph, config)
     if config.of_links:
         return LinkWork(graph, config, place, open_loader=open_loader, note=note)
     return open_predicting(graph, config, open_loader=open_loader, note=note)
@@ -43,8 +47,11 @@ def open_predicting(
 ) -> PredictingWork:
     """As `open_work` for nodes and whole graphs; `saved` is a network to score.
 
-    Errors: as `NodeWork` and `GraphWork`.
+    Errors: as `open_work`.
     """
+    require_model_fits(graph, config)
     if config.of_graphs:
         return GraphWork(graph, config, saved=saved)
+    if graph.is_typed:
+        return TypedNodeWork(graph, config, open_loader=open_loader, note=note, saved=saved)
     return NodeWork(graph, config, open_loader=open_loader, note=note, saved=saved)

@@ -35,6 +35,7 @@ from outercore.training.options import configuration
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
+from outercore.training.typed.inputs import require_model_fits
 from outercore.training.work import PredictingWork, Work
 
 _COMMAND = "outercore train"
@@ -135,6 +136,7 @@ def plan(
 
 def _with_inputs(graph: Any, config: TrainConfig, observer: Observer) -> TrainConfig:
     """The configuration with the splits and features that the data set has."""
+    require_model_fits(graph, config)
     if config.of_links:
         require_topology(graph)
         return config
