@@ -47,7 +47,7 @@ def network(kind: str, graph: TypedGraph, layers: int = 3, **options: Any) -> Ty
         model=ModelConfig(kind=kind, hidden=8, heads=2, dropout=0.5, **options),
         sampling=SamplingConfig(fanout=(2,) * layers),
         # Embeddings of authors do not fit, those of institutions do.
-        budget=BudgetConfig(memory=f"{4 * 5 * 8 * 4 * 40}B"),
+        budget=BudgetConfig(memory=f"{4 * 13 * 8 * 4 * 40}B"),
     )
     schema = schema_of(graph, config, feature_keys(graph, "x"), lambda _: None)
     model = TypedNetwork(config.model, schema, 3)

@@ -155,8 +155,8 @@ def test_evaluate_scores_a_typed_model_and_writes_its_predictions(
 
 def test_plan_says_what_the_embeddings_take(data_set: Path) -> None:
     planned = plan(data_set, config(), **NAIVE)
-    # 69 authors and institutions, 16 values of 4 bytes, five times.
-    assert planned["embeddings_memory"] == 69 * 16 * 4 * 5
+    # 69 authors and institutions, 16 values of 4 bytes, 13 times.
+    assert planned["embeddings_memory"] == 69 * 16 * 4 * 13
     assert planned["training"]["slots"] == 3000
 
 
@@ -167,10 +167,10 @@ def test_nodes_whose_embeddings_do_not_fit_share_a_vector_and_a_note_says_so(
     settings = config()
     small = TrainConfig.from_dict({**settings.to_dict(), "budget": {"memory": "64KiB"}})
     planned = plan(data_set, small, observer=heard, **NAIVE)
-    assert planned["embeddings_memory"] == 9 * 16 * 4 * 5
+    assert planned["embeddings_memory"] == 9 * 16 * 4 * 13
     (note,) = [note for note in heard.notes if "author" in note]
     assert note == (
-        "node type `author` has no features, and embeddings of its 60 nodes would take 18.8 KiB, "
+        "node type `author` has no features, and embeddings of its 60 nodes would take 48.8 KiB, "
         "of 16.0 KiB for all tables: its nodes share one learnt vector"
     )
 
@@ -222,16 +222,21 @@ def test_features_of_another_width_than_the_model_knows_are_refused(
         evaluate(trained, other, **NAIVE)
 
 
+@pytest.mark.parametrize("kind", ["rgcn", "sage"])
 def test_a_model_of_several_types_does_not_score_a_graph_of_one(
-    trained: Path, tmp_path: Path
+    kind: str, data_set: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UnsupportedError, match="model `rgcn`"):
-        evaluate(
-            trained,
-            planted(tmp_path / "planted"),
-            open_graph=FakeGraph,
-            open_loader=FakeLoader,
-        )
+    train(data_set, config(kind, 1), out=tmp_path / "run", **NAIVE)
+    other = planted(tmp_path / "planted")
+    with pytest.raises((UnsupportedError, InvalidError), match=r"several .* one"):
+        evaluate(tmp_path / "run", other, open_graph=FakeGraph, open_loader=FakeLoader)
+
+
+def test_a_model_of_one_type_does_not_score_a_typed_graph(data_set: Path, tmp_path: Path) -> None:
+    one: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    train(planted(tmp_path / "planted"), config("sage", 1), out=tmp_path / "run", **one)
+    with pytest.raises(InvalidError, match=r"expected one of each .* found several"):
+        evaluate(tmp_path / "run", data_set, **NAIVE)
 
 
 def test_changed_features_of_any_type_stop_a_resumed_run(tmp_path: Path) -> None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 LoaderFactory = Callable[..., Any]
 
+TABLE_COPIES = 13
+"""Of a learned table: weights, gradient, two moments of Adam and the best weights; and while a
+checkpoint is written, all but the gradient twice more."""
+
 
 def neighbor_loader(*arguments: Any, **options: Any) -> Any:
     """`outercore.NeighborLoader`, imported at the first call, with what models look at alone.

@@ -116,8 +116,8 @@ def plan(
     Opens the topology and samples some batches; trains nothing. Arguments as those of `train`.
 
     Returns:
-        `memory`, `in_degrees_memory` and `validation_memory` in bytes, and `training`: the record's
-        `plan` of a run with these options.
+        `memory`, `in_degrees_memory` (of typed graphs `embeddings_memory`) and `validation_memory`
+        in bytes, and `training`: the record's `plan` of a run with these options.
 
     Raises:
         BudgetError: the budget is too small; the message has the least that works.
@@ -234,6 +234,7 @@ def evaluate(
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=memory))
     observer = observer or Observer()
+    require_model_fits(graph, config)
     if saved.task.kind == "links":
         return evaluate_links(
             saved,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from outercore.config.sizes import format_size, parse_size
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.training.config import TrainConfig
+from outercore.training.loaders import TABLE_COPIES
 from outercore.training.typed.labelled import LabelledNodes
 from outercore.training.typed.schema import NodeInput, Schema, reach
 
@@ -19,9 +20,6 @@ ONLY_TYPED = ("rgcn", "hgt")
 _KINDS = ("rgcn", "sage", "gat", "hgt")
 """Models of typed graphs."""
 
-COPIES = 5
-"""Times that a table of embeddings is in memory while it is trained: values, gradient, the two
-moments of Adam, and the values of the best epoch."""
 _SHARE = 4
 """Tables take one part in so many of the budget."""
 
@@ -89,7 +87,7 @@ def schema_of(
     inputs = {one: NodeInput() for one in counts}
     with_rows = [one for one, count in counts.items() if one in keys and count]
     inputs |= {one: NodeInput(features=_width(graph, keys[one])) for one in with_rows}
-    row = 4 * config.model.hidden * COPIES
+    row = 4 * config.model.hidden * TABLE_COPIES
     allowed = room = parse_size(config.budget.memory) // _SHARE
     for one in sorted(counts, key=lambda name: (counts[name], name)):
         if one in keys or not counts[one]:

@@ -16,13 +16,13 @@ from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
 from outercore.training.inference import Predictor
-from outercore.training.loaders import LoaderFactory, Loaders
+from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
 from outercore.training.typed.inference import TypedInference
-from outercore.training.typed.inputs import COPIES, feature_keys, require_same_types, schema_of
+from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
 from outercore.training.typed.labelled import LabelledNodes
 from outercore.training.typed.models import TypedNetwork
 
@@ -63,7 +63,7 @@ class TypedNodeWork:
             )
             schema = schema_of(graph, config, keys, note)
             self.model = TypedNetwork(config.model, schema, self.task.outputs)
-            copies = COPIES
+            copies = TABLE_COPIES
         else:
             assert isinstance(saved.model, TypedNetwork)
             self.task, self.model = saved.task, saved.model
