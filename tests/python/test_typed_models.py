@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,11 @@ def network(kind: str, graph: TypedGraph, layers: int = 3, **options: Any) -> Ty
 
 
 def inference(
-    graph: TypedGraph, model: TypedNetwork, scratch: Path, fanout: tuple[int, ...]
+    graph: TypedGraph,
+    model: TypedNetwork,
+    scratch: Path,
+    fanout: tuple[int, ...],
+    open_loader: Any = TypedLoader,
 ) -> TypedInference:
     config = TrainConfig(
         model=model.config,
@@ -73,7 +78,7 @@ def inference(
         config,
         features=features,
         reserved=0,
-        open_loader=TypedLoader,
+        open_loader=open_loader,
         note=lambda _: None,
     )
     return TypedInference(
@@ -216,6 +221,18 @@ def test_sampling_all_neighbours_of_all_types_equals_exact_inference(
     assert (sampled_nodes == chosen).all()
     assert (exact_nodes == chosen).all()
     np.testing.assert_allclose(sampled, exact, rtol=2e-5, atol=2e-5)
+
+
+def test_smaller_batches_for_a_small_budget_give_the_same_logits(
+    graph: TypedGraph, tmp_path: Path
+) -> None:
+    model = network("hgt", graph)
+    papers = np.arange(graph.node_types["paper"])
+    # 16 seeds fit, 8192 do not.
+    tight = functools.partial(TypedLoader, memory_per_seed=(64 << 20) // 30)
+    _, small = gathered(inference(graph, model, tmp_path, (2, 2, 2), tight).exact(papers))
+    _, large = gathered(inference(graph, model, tmp_path, (2, 2, 2)).exact(papers))
+    np.testing.assert_allclose(small, large, rtol=2e-5, atol=2e-5)
 
 
 def test_one_layer_needs_no_state_between_layers(graph: TypedGraph, tmp_path: Path) -> None:
