@@ -95,7 +95,8 @@ class Graph:
     @property
     def is_typed(self) -> bool:
         """Whether there are other types than ``node`` and ``edge`` (a heterogeneous graph)."""
-        return list(self.manifest["node_types"]) != ["node"]
+        types = self.manifest["node_types"], self.manifest["edge_types"]
+        return [list(names) for names in types] != [["node"], ["edge"]]
 
     @property
     def labelled_type(self) -> str | None:

@@ -155,6 +155,8 @@ def fresh_counters() -> dict[str, Any]:
 class FakeGraph:
     """The part of `oc.Graph` that training uses, with everything in memory."""
 
+    is_typed = False
+
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         self.manifest: dict[str, Any] = json.loads((self.root / "graph.json").read_text())

@@ -35,7 +35,10 @@ def test_a_configuration_survives_json() -> None:
     [
         ({"modle": {}}, "unknown key `modle`\nhint: did you mean `model`"),
         ({"model": {"hiden": 3}}, "unknown key `model.hiden`\nhint: did you mean `model.hidden`"),
-        ({"model": {"kind": "gnn"}}, "model.kind: expected one of sage, gcn, gat, gin, mlp"),
+        (
+            {"model": {"kind": "gnn"}},
+            "model.kind: expected one of sage, gcn, gat, gin, rgcn, hgt, mlp",
+        ),
         ({"model": {"hidden": "3"}}, "model.hidden: expected int, found '3'"),
         ({"model": {"hidden": True}}, "model.hidden: expected int, found True"),
         ({"model": {"dropout": 1.5}}, "model.dropout: expected 0 to 1, found 1.5"),

@@ -21,7 +21,7 @@ from outercore.errors import InvalidError
 from outercore.far import FarOptions
 from outercore.threads import MOST_THREADS
 
-ModelKind = Literal["sage", "gcn", "gat", "gin", "mlp"]
+ModelKind = Literal["sage", "gcn", "gat", "gin", "rgcn", "hgt", "mlp"]
 Norm = Literal["none", "batch", "layer"]
 Jumping = Literal["none", "cat", "max"]
 Validation = Literal["auto", "sampled", "full"]
@@ -50,13 +50,17 @@ class ModelConfig:
     kind: Annotated[
         ModelKind,
         Option(
-            "`sage`, `gcn`, `gat`, `gin`, or `mlp`, which uses no edge.", name="model", common=True
+            "`sage`, `gcn`, `gat`, `gin`, or `mlp`, which uses no edge; for graphs with several "
+            "types `rgcn`, `sage`, `gat` or `hgt`.",
+            name="model",
+            common=True,
         ),
     ] = "sage"
     hidden: Annotated[
-        int, Option("Width of the hidden layers; of `gat` all heads together.", common=True)
+        int,
+        Option("Width of the hidden layers; of `gat` and `hgt` all heads together.", common=True),
     ] = 256
-    heads: Annotated[int, Option("Attention heads of `gat`.")] = 4
+    heads: Annotated[int, Option("Attention heads of `gat` and `hgt`.")] = 4
     dropout: Annotated[
         float, Option("Share of units that are dropped in training.", common=True)
     ] = 0.5
@@ -73,7 +77,7 @@ class ModelConfig:
         positive("model.hidden", self.hidden)
         positive("model.heads", self.heads)
         within("model.dropout", self.dropout, 0.0, 1.0)
-        if self.kind == "gat" and self.hidden % self.heads:
+        if self.kind in ("gat", "hgt") and self.hidden % self.heads:
             raise InvalidError(
                 f"model.hidden: expected a multiple of the {self.heads} attention heads, "
                 f"found {self.hidden}"

@@ -36,13 +36,17 @@ def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
     return degrees
 
 
-def largest_window(graph: Graph, rows: int) -> int:
-    """The most arcs into any `rows` consecutive nodes that start at a multiple of `rows`."""
+def largest_window(graph: Graph, rows: int, columns: range | None = None) -> int:
+    """The most arcs into any `rows` consecutive columns that start at a multiple of `rows`.
+
+    `columns` are all by default; of a part of them, places count from its first.
+    """
+    columns = range(graph.num_nodes) if columns is None else columns
     offsets = _Stream(graph, "edges/edge/offsets")
     most = 0
     step = max(_CHUNK // rows, 1) * rows
-    for first in range(0, graph.num_nodes, step):
-        last = min(first + step, graph.num_nodes)
+    for first in range(columns.start, columns.stop, step):
+        last = min(first + step, columns.stop)
         bounds = offsets.read(first, last + 1).astype(np.int64)
         marks = np.append(bounds[:-1:rows], bounds[-1])
         most = max(most, int(np.diff(marks).max(initial=0)))

@@ -13,6 +13,7 @@ from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron
 from outercore.training.saved import Model
+from outercore.training.typed.models import TypedNetwork
 
 _EPSILON = 1e-5
 """Of the norms; the format has no other."""
@@ -46,7 +47,15 @@ def tensors_of(model: Model) -> dict[str, Tensor]:
 
 
 def network_of(model: Model) -> Network | Perceptron:
-    """The network over nodes in a model."""
+    """The network over nodes in a model.
+
+    Errors: `UnsupportedError` for a model of several node types.
+    """
+    if isinstance(model, TypedNetwork):
+        raise UnsupportedError(
+            f"model `{model.config.kind}` of a graph with several types: the format of exported "
+            "models has none\nhint: `outercore evaluate --predictions FILE` writes its predictions"
+        )
     if isinstance(model, LinkModel):
         return model.encoder
     return model.nodes if isinstance(model, GraphNetwork) else model

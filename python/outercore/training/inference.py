@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -73,31 +73,18 @@ class Inference:
         self._graph = graph
         self._model = model
         self._sampling = sampling
-        self._loaders = loaders
         self._degrees = degrees
         self._scratch = scratch
         self._device = device
-        self._observer = observer
-        self._stop = stop
+        self._passes = Passes(loaders, sampling, device, observer, stop)
 
     def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
         """Predictions from neighbours sampled with the training fan-outs.
 
         Cost: reads what a training epoch over `nodes` reads.
         """
-        # Smaller than in training, to fit the smaller share of the budget; the same whatever the
-        # budget is, because what is sampled depends on the batch.
-        batch_size = max(self._sampling.batch_size // 4, min(self._sampling.batch_size, 64))
         with evaluating(self._model):
-            for batch in self._batches(
-                what,
-                _Sizes(batch_size, batch_size),
-                num_neighbors=self._loaders.fanout(),
-                input_nodes=nodes,
-                replace=self._sampling.replace,
-                features=self._sampling.features,
-                labels=self._sampling.labels,
-            ):
+            for batch in self._passes.sampled(what, nodes, self._sampling.features):
                 yield prediction_of(batch, self._forward(batch))
 
     def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
@@ -156,10 +143,10 @@ class Inference:
         nodes: NDArray[np.int64] | None,
     ) -> Iterator[Any]:
         """All in-neighbours of `nodes`, or of all nodes in order, batch by batch."""
-        return self._batches(
+        return self._passes.neighbours(
             f"layer {layer + 1} of {model.layers}",
-            _Sizes(self._rows(width), _LEAST_ROWS),
-            num_neighbors=[-1],
+            width,
+            lambda rows: largest_window(self._graph, rows),
             input_nodes=nodes,
             features=features,
             labels=None if nodes is None else self._sampling.labels,
@@ -181,7 +168,67 @@ class Inference:
         )
         return model.layer(index, batch.x.float(), hop)
 
-    def _batches(self, what: str, sizes: _Sizes, **arguments: Any) -> Iterator[Any]:
+    def _degrees_of(self, batch: Any) -> Tensor | None:
+        return None if self._degrees is None else self._degrees[batch.n_id.cpu()].to(self._device)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Seeds a batch: as many as wanted, not fewer than the least."""
+
+    wanted: int
+    least: int
+
+
+class Passes:
+    """Passes over the nodes of a graph, in order, for models of one type and of several."""
+
+    def __init__(
+        self,
+        loaders: Loaders,
+        sampling: SamplingConfig,
+        device: torch.device,
+        observer: Observer,
+        stop: StopRequest,
+    ) -> None:
+        self._loaders = loaders
+        self._sampling = sampling
+        self._device = device
+        self._observer = observer
+        self._stop = stop
+
+    def sampled(self, what: str, nodes: Any, features: Any) -> Iterator[Any]:
+        """Batches of `nodes` with the training fan-outs and labels."""
+        # Smaller than in training, to fit the smaller share of the budget; the same whatever the
+        # budget is, because what is sampled depends on the batch.
+        batch_size = max(self._sampling.batch_size // 4, min(self._sampling.batch_size, 64))
+        return self.batches(
+            what,
+            _Sizes(batch_size, batch_size),
+            num_neighbors=self._loaders.fanout(),
+            input_nodes=nodes,
+            replace=self._sampling.replace,
+            features=features,
+            labels=self._sampling.labels,
+        )
+
+    def neighbours(
+        self, what: str, width: int, most_arcs: Callable[[int], int], **arguments: Any
+    ) -> Iterator[Any]:
+        """Batches with all in-neighbours of their seeds.
+
+        `width` is the values that an arc's row takes; `most_arcs` says how many arcs the largest
+        batch of so many seeds has.
+        """
+        sizes = _Sizes(self._rows(width, most_arcs), _LEAST_ROWS)
+        return self.batches(what, sizes, num_neighbors=[-1], **arguments)
+
+    def alone(self, what: str, width: int, **arguments: Any) -> Iterator[Any]:
+        """Batches of seeds without neighbours."""
+        sizes = _Sizes(self._rows(width, lambda rows: rows), _LEAST_ROWS)
+        return self.batches(what, sizes, num_neighbors=[], **arguments)
+
+    def batches(self, what: str, sizes: _Sizes, **arguments: Any) -> Iterator[Any]:
         """Batches of an evaluation loader, in order.
 
         Where one needs more memory than there is, batches are halved from there on, and at last
@@ -205,27 +252,16 @@ class Inference:
                 elif not self._loaders.use_whole_budget():
                     raise
 
-    def _degrees_of(self, batch: Any) -> Tensor | None:
-        return None if self._degrees is None else self._degrees[batch.n_id.cpu()].to(self._device)
-
-    def _rows(self, width: int) -> int:
+    def _rows(self, width: int, most_arcs: Callable[[int], int]) -> int:
         """The batch size whose largest batch takes about an eighth of the loader's memory.
 
         An arc costs its two local ids, and its row once gathered and once as a message.
         """
-        most_arcs = max(self._loaders.evaluation_memory // 8, 16 << 20) // (16 + 8 * width)
+        affordable = max(self._loaders.evaluation_memory // 8, 16 << 20) // (16 + 8 * width)
         rows = _MOST_ROWS
-        while rows > _LEAST_ROWS and largest_window(self._graph, rows) > most_arcs:
+        while rows > _LEAST_ROWS and most_arcs(rows) > affordable:
             rows //= 2
         return rows
-
-
-@dataclass(frozen=True)
-class _Sizes:
-    """Seeds a batch: as many as wanted, not fewer than the least."""
-
-    wanted: int
-    least: int
 
 
 class evaluating:  # noqa: N801 - reads as the statement `with evaluating(model)`

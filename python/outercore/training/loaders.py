@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 LoaderFactory = Callable[..., Any]
 
+TABLE_COPIES = 13
+"""Of a learned table: weights, gradient, two moments of Adam and the best weights; and while a
+checkpoint is written, all but the gradient twice more."""
+
 
 def neighbor_loader(*arguments: Any, **options: Any) -> Any:
     """`outercore.NeighborLoader`, imported at the first call, with what models look at alone.
@@ -157,6 +161,10 @@ class Loaders:
             return []
         return list(self._config.sampling.fanout)
 
+    def features(self) -> Any:
+        """What the loader's batches have as `x`."""
+        return self._config.sampling.features
+
     def _open_training(self) -> Any:
         sampling = self._config.sampling
         return self._open(
@@ -166,7 +174,7 @@ class Loaders:
             memory=self.training_memory,
             shuffle=True,
             replace=sampling.replace,
-            features=sampling.features,
+            features=self.features(),
             labels=sampling.labels,
             hotness=self._config.budget.hotness,
             far=self._far,

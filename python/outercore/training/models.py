@@ -129,7 +129,7 @@ class Network(nn.Module):
         size = (x.size(0), hop.targets)
         match self.config.kind:
             case "sage":
-                return conv.lin_l(_mean(hop, x)) + conv.lin_r(own)
+                return conv.lin_l(hop.arcs.mean(x)) + conv.lin_r(own)
             case "gat":
                 return conv((x, own), _without_loops(hop), size=size)
             case "gin":
@@ -160,7 +160,7 @@ class Perceptron(nn.Module):
         self.linears = nn.ModuleList(
             nn.Linear(before, after) for before, after in itertools.pairwise(widths)
         )
-        self.norms = nn.ModuleList(_norm(config) for _ in range(layers - 1))
+        self.norms = nn.ModuleList(norm_of(config) for _ in range(layers - 1))
         self.skips = nn.ModuleList(
             nn.Linear(before, after)
             for before, after in itertools.pairwise(widths[:-1])
@@ -217,7 +217,8 @@ def _build_gnn(config: ModelConfig, layers: int, features: int, outputs: int) ->
     )
 
 
-def _norm(config: ModelConfig) -> nn.Module:
+def norm_of(config: ModelConfig) -> nn.Module:
+    """The normalisation between two layers."""
     match config.norm:
         case "batch":
             return nn.BatchNorm1d(config.hidden)
@@ -225,12 +226,6 @@ def _norm(config: ModelConfig) -> nn.Module:
             return nn.LayerNorm(config.hidden)
         case _:
             return nn.Identity()
-
-
-def _mean(hop: Hop, x: Tensor) -> Tensor:
-    """The mean of each target's neighbours; 0 for one that has none."""
-    count = torch.bincount(hop.edge_index[1], minlength=hop.targets).clamp(min=1)
-    return hop.arcs.sum(x) / count.unsqueeze(1)
 
 
 def _without_loops(hop: Hop) -> Tensor:

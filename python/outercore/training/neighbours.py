@@ -40,6 +40,14 @@ class Arcs:
         result: Tensor = _Product.apply(x, self)
         return result
 
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean of each target's sources, of arcs with weight 1; 0 for one that has none.
+
+        Shapes: as `sum`.
+        """
+        count = torch.bincount(self._target, minlength=self._sizes[0]).clamp(min=1)
+        return self.sum(x) / count.unsqueeze(1)
+
     @cached_property
     def incoming(self) -> Tensor:
         """The matrix [targets, sources]."""

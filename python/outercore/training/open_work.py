@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from outercore.errors import InvalidError
 from outercore.training.config import TrainConfig
 from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork
 from outercore.training.loaders import LoaderFactory
 from outercore.training.saved import SavedModel
+from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed.work import TypedNodeWork
 from outercore.training.work import NodeWork, PredictingWork, Work
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ def open_work(
 ) -> Work:
     """The task, network and batches that `config` describes.
 
-    Errors: as `NodeWork`, `GraphWork` and `LinkWork`.
+    Errors: as `NodeWork`, `TypedNodeWork`, `GraphWork` and `LinkWork`.
     """
     if config.of_links:
         return LinkWork(graph, config, place, open_loader=open_loader, note=note)
@@ -43,8 +46,17 @@ def open_predicting(
 ) -> PredictingWork:
     """As `open_work` for nodes and whole graphs; `saved` is a network to score.
 
-    Errors: as `NodeWork` and `GraphWork`.
+    Errors: as `open_work`; `InvalidError` where `saved` is of one type and the graph of several, or
+    the other way round.
     """
     if config.of_graphs:
         return GraphWork(graph, config, saved=saved)
+    if saved is not None and isinstance(saved.model, TypedNetwork) != graph.is_typed:
+        expected, found = ("one", "several") if graph.is_typed else ("several", "one")
+        raise InvalidError(
+            f"data set `{graph.root}`: expected {expected} of each of node types and edge types, "
+            f"as the model was trained with, found {found}"
+        )
+    if graph.is_typed:
+        return TypedNodeWork(graph, config, open_loader=open_loader, note=note, saved=saved)
     return NodeWork(graph, config, open_loader=open_loader, note=note, saved=saved)

@@ -35,6 +35,7 @@ from outercore.training.options import configuration
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
+from outercore.training.typed.inputs import require_model_fits
 from outercore.training.work import PredictingWork, Work
 
 _COMMAND = "outercore train"
@@ -115,8 +116,8 @@ def plan(
     Opens the topology and samples some batches; trains nothing. Arguments as those of `train`.
 
     Returns:
-        `memory`, `in_degrees_memory` and `validation_memory` in bytes, and `training`: the record's
-        `plan` of a run with these options.
+        `memory`, `in_degrees_memory` (of typed graphs `embeddings_memory`) and `validation_memory`
+        in bytes, and `training`: the record's `plan` of a run with these options.
 
     Raises:
         BudgetError: the budget is too small; the message has the least that works.
@@ -135,6 +136,7 @@ def plan(
 
 def _with_inputs(graph: Any, config: TrainConfig, observer: Observer) -> TrainConfig:
     """The configuration with the splits and features that the data set has."""
+    require_model_fits(graph, config)
     if config.of_links:
         require_topology(graph)
         return config
@@ -232,6 +234,7 @@ def evaluate(
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=memory))
     observer = observer or Observer()
+    require_model_fits(graph, config)
     if saved.task.kind == "links":
         return evaluate_links(
             saved,

@@ -12,6 +12,8 @@ from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
 from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig, TrainConfig
+from outercore.training.typed.inputs import feature_keys
+from outercore.training.typed.labelled import LabelledNodes
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -76,6 +78,8 @@ class TrainDirectory(RunDirectory):
         assert isinstance(config, TrainConfig)
         if config.of_graphs:
             return _read_of_graphs(graph.manifest, config.sampling)
+        if graph.is_typed:
+            return _read_of_types(graph, config.sampling)
         return _read_by(graph.manifest, config.sampling)
 
     def remove_scratch(self) -> None:
@@ -88,16 +92,36 @@ class TrainDirectory(RunDirectory):
         return (*super()._directories, self.scratch, self.links)
 
 
+def _read_of_types(graph: Graph, sampling: SamplingConfig) -> Identity:
+    manifest, labels = graph.manifest, LabelledNodes(graph)
+    roles = manifest["roles"]
+    keys = ["edges/edge/offsets", "edges/edge/sources"]
+    keys += feature_keys(graph, sampling.features).values()
+    own = sampling.labels
+    keys.append(roles["labels"] if own == "y" else f"nodes/{labels.node_type}/{own}")
+    keys += _splits_of(roles, sampling)
+    return Identity.of(
+        manifest,
+        keys.__contains__,
+        nodes=graph.node_types,
+        edges={name: of["count"] for name, of in manifest["edge_types"].items()},
+        classes=roles.get("classes"),
+    )
+
+
+def _splits_of(roles: dict[str, Any], sampling: SamplingConfig) -> list[str]:
+    splits = roles.get("splits", {})
+    wanted = (sampling.train, sampling.valid, sampling.test)
+    return [splits[name] for name in wanted if name in splits]
+
+
 def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> Identity:
     roles = manifest.get("roles", {})
-    splits = roles.get("splits", {})
     keys = ["edges/edge/offsets", "edges/edge/sources"]
     for name, role in ((sampling.features, "features"), (sampling.labels, "labels")):
         of_role = roles.get(role) if name in ("x", "y") else None
         keys.append(of_role or f"nodes/node/{name}")
-    keys += [
-        splits[name] for name in (sampling.train, sampling.valid, sampling.test) if name in splits
-    ]
+    keys += _splits_of(roles, sampling)
     return Identity.of(
         manifest,
         keys.__contains__,

@@ -23,6 +23,8 @@ from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
 from outercore.training.tasks import Task
+from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed.schema import Schema
 
 _FORMAT = "outercore-model"
 _VERSION = 2
@@ -31,7 +33,7 @@ EXPORTED = "outercore-inference"
 """The format of what `outercore export-model` makes of a model."""
 
 
-Model: TypeAlias = Network | Perceptron | GraphNetwork | LinkModel
+Model: TypeAlias = Network | Perceptron | GraphNetwork | LinkModel | TypedNetwork
 """Any model that is trained."""
 
 
@@ -71,6 +73,8 @@ def save_model(
     if isinstance(model, GraphNetwork):
         described["categories"] = list(model.categories)
         described["of_degrees"] = model.of_degrees
+    if isinstance(model, TypedNetwork):
+        described["schema"] = model.schema.to_dict()
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
     with device_errors(f"model `{directory}`"):
         storage.make_directory(directory)
@@ -176,6 +180,9 @@ def _build(config: TrainConfig, described: dict[str, Any]) -> Model:
     if described["task"]["kind"] == "links":
         return LinkModel(config, described["features"], described["table_rows"])
     sizes = [described[name] for name in ("layers", "features", "outputs")]
+    if "schema" in described:
+        schema = Schema.from_dict(described["schema"], described["layers"])
+        return TypedNetwork(config.model, schema, described["outputs"])
     if not config.of_graphs:
         return build_model(config.model, *sizes)
     return GraphNetwork(

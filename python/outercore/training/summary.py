@@ -47,9 +47,9 @@ def describe(
             "edges": graph.num_edges,
             "features": work.model.features,
             "classes": work.task.outputs,
-            **work.facts(),
             # No model looks at weights, times or features of edges.
             "unused_edge_arrays": edge_array_names(graph.manifest["arrays"]),
+            **work.facts(),
         },
         "machine": {
             **records.machine(),

@@ -18,11 +18,8 @@ from outercore.training.links.batches import LinkLoader
 from outercore.training.links.data import LinkData
 from outercore.training.links.negatives import Negatives
 from outercore.training.links.order import EpochOrder
-from outercore.training.loaders import LoaderFactory, Loaders
+from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 
-_TABLE_COPIES = 13
-"""Of the learned table: weights, gradient, two moments of Adam and the best weights; and while a
-checkpoint is written, all but the gradient twice more."""
 _SCORED_BYTES = 96
 """For each pair of a held-out part while it is scored: ends, their places, score and rank."""
 
@@ -95,7 +92,7 @@ class LinkLoaders(Loaders):
 
 def table_bytes(graph: Graph, config: TrainConfig) -> int:
     """Memory for a learned row for each node, and for what training keeps of it."""
-    return _TABLE_COPIES * 4 * config.model.hidden * graph.num_nodes
+    return TABLE_COPIES * 4 * config.model.hidden * graph.num_nodes
 
 
 def require_fits(graph: Graph, config: TrainConfig) -> None:

@@ -1,0 +1,1 @@
+"""Models of graphs with several types of nodes and edges."""

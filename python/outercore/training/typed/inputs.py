@@ -1,0 +1,138 @@
+"""What is known of the nodes of each type of a data set, and what may be learnt besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from outercore.config.sizes import format_size, parse_size
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.training.config import TrainConfig
+from outercore.training.loaders import TABLE_COPIES
+from outercore.training.typed.labelled import LabelledNodes
+from outercore.training.typed.schema import NodeInput, Schema, reach
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+ONLY_TYPED = ("rgcn", "hgt")
+"""Models that need several types."""
+_KINDS = ("rgcn", "sage", "gat", "hgt")
+"""Models of typed graphs."""
+
+_SHARE = 4
+"""Tables take one part in so many of the budget."""
+
+
+def require_model_fits(graph: Graph, config: TrainConfig) -> None:
+    """Whether the model and the task are for a graph with these types.
+
+    Errors: `UnsupportedError` where they are not, `NotFoundError` for a typed graph without labels.
+    """
+    kind = config.model.kind
+    if not graph.is_typed:
+        if kind in ONLY_TYPED:
+            raise UnsupportedError(
+                f"model `{kind}`: needs several node types or edge types, and data set "
+                f"`{graph.root}` has one of each\n"
+                "hint: use `--model sage`, `gcn`, `gat`, `gin` or `mlp`"
+            )
+        return
+    if config.of_graphs or config.of_links:
+        raise UnsupportedError(
+            f"task `{config.run.task}`: data set `{graph.root}` has several types of nodes or "
+            "edges, and only labels of nodes can be learnt there\n"
+            "hint: leave `--task` out"
+        )
+    if kind not in _KINDS:
+        known = ", ".join(f"`{name}`" for name in _KINDS[:-1])
+        raise UnsupportedError(
+            f"model `{kind}`: data set `{graph.root}` has several types of nodes or edges\n"
+            f"hint: use `--model` {known} or `{_KINDS[-1]}`"
+        )
+    LabelledNodes(graph)
+
+
+def feature_keys(graph: Graph, name: str) -> dict[str, str]:
+    """The key of the feature array of each node type that has one.
+
+    `x` stands for the features of each type; another name for the arrays of this name.
+
+    Errors: `NotFoundError` where no type has an array of this name.
+    """
+    if name == "x":
+        found = {one: graph.features_of(one) for one in graph.node_types}
+        return {one: key for one, key in found.items() if key is not None}
+    keys = {one: f"nodes/{one}/{name}" for one in graph.node_types}
+    keys = {one: key for one, key in keys.items() if key in graph.arrays}
+    if not keys:
+        raise NotFoundError(
+            f"data set `{graph.root}`: no node type has an array `{name}`\n"
+            "hint: choose another by `--features`"
+        )
+    return keys
+
+
+def schema_of(
+    graph: Graph, config: TrainConfig, keys: dict[str, str], note: Callable[[str], None]
+) -> Schema:
+    """The schema of a freshly built network.
+
+    Types without features get a table of embeddings where the budget has room for it, those with
+    fewest nodes first; `note` is told which ones get only one vector for the type.
+    """
+    labelled, edge_types = LabelledNodes(graph).node_type, tuple(graph.edge_types)
+    reached = reach(labelled, edge_types, config.layers)
+    counts = {one: count for one, count in graph.node_types.items() if one in reached}
+    inputs = {one: NodeInput() for one in counts}
+    with_rows = [one for one, count in counts.items() if one in keys and count]
+    inputs |= {one: NodeInput(features=_width(graph, keys[one])) for one in with_rows}
+    row = 4 * config.model.hidden * TABLE_COPIES
+    allowed = room = parse_size(config.budget.memory) // _SHARE
+    for one in sorted(counts, key=lambda name: (counts[name], name)):
+        if one in keys or not counts[one]:
+            continue
+        table = counts[one] * row
+        if table <= room:
+            inputs[one] = NodeInput(rows=counts[one])
+            room -= table
+            continue
+        note(
+            f"node type `{one}` has no features, and embeddings of its {counts[one]:,} nodes would "
+            f"take {format_size(table)}, of {format_size(allowed)} for all tables: its nodes share "
+            "one learnt vector"
+        )
+    return Schema(labelled, edge_types, inputs, config.layers)
+
+
+def require_same_types(graph: Graph, keys: dict[str, str], schema: Schema) -> None:
+    """Whether a data set is like the one that a network was trained on.
+
+    Errors: `InvalidError` names the first difference.
+    """
+    expected, found = (
+        " ".join(",".join(one) for one in types) for types in (schema.edge_types, graph.edge_types)
+    )
+    if found != expected:
+        raise _other(graph, f"edge types {expected}", found)
+    if (labelled := LabelledNodes(graph).node_type) != schema.labelled:
+        raise _other(graph, f"labels of node type `{schema.labelled}`", f"those of `{labelled}`")
+    for one, known in schema.inputs.items():
+        count = graph.node_types[one]
+        width = _width(graph, keys[one]) if one in keys and count else 0
+        if width != known.features:
+            raise _other(graph, f"{known.features} features for each node of type `{one}`", width)
+        if known.rows and count != known.rows:
+            raise _other(graph, f"{known.rows:,} nodes of type `{one}`", f"{count:,}")
+
+
+def _other(graph: Graph, expected: str, found: object) -> InvalidError:
+    return InvalidError(
+        f"data set `{graph.root}`: expected {expected}, as the model was trained with, "
+        f"found {found}"
+    )
+
+
+def _width(graph: Graph, key: str) -> int:
+    shape = graph.arrays[key]["shape"]
+    return int(shape[1]) if len(shape) == 2 else 1

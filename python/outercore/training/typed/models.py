@@ -1,0 +1,193 @@
+"""Networks of typed graphs: an encoder for each node type, and layers that run a hop at a time.
+
+Training on sampled batches and exact inference call the same `TypedNetwork.layer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from outercore.training.config import ModelConfig
+from outercore.training.models import norm_of
+from outercore.training.typed.convolutions import (
+    RelationSum,
+    TransformerLayer,
+    TypedHop,
+    by_type,
+)
+from outercore.training.typed.schema import Schema
+
+
+class Encoder(nn.Module):
+    """Brings the nodes of every type to the same width.
+
+    Features by a linear map for each type, other nodes by their embedding, or by one learnt
+    vector for the type.
+    """
+
+    def __init__(self, hidden: int, schema: Schema) -> None:
+        super().__init__()
+        self._hidden = hidden
+        inputs = schema.inputs
+        self.maps = by_type(
+            {name: nn.Linear(of.features, hidden) for name, of in inputs.items() if of.features}
+        )
+        self.tables = by_type(
+            {name: nn.Embedding(of.rows, hidden) for name, of in inputs.items() if of.rows}
+        )
+        self.vectors = by_type(
+            {
+                name: nn.Embedding(1, hidden)
+                for name, of in inputs.items()
+                if not (of.features or of.rows)
+            }
+        )
+        for table in (*self.tables.values(), *self.vectors.values()):
+            # Rows of length 1, about as long as what a linear map makes of a row of features.
+            nn.init.normal_(table.weight, std=hidden**-0.5)
+
+    def forward(self, node_type: str, nodes: Any) -> Tensor:
+        """The states of a batch's nodes of a type.
+
+        Shapes: `nodes` with `x` float32 [nodes, features] or `n_id` int64 [nodes]; result
+        [nodes, hidden].
+        """
+        if node_type in self.maps:
+            encoded: Tensor = self.maps[node_type](nodes.x.float())
+            return encoded
+        if node_type in self.tables:
+            rows: Tensor = self.tables[node_type](nodes.n_id)
+            return rows
+        shared: Tensor = self.vectors[node_type].weight.expand(len(nodes.n_id), self._hidden)
+        return shared
+
+
+class TypedNetwork(nn.Module):
+    """A classifier of the nodes of one type of a typed graph, of one layer a hop.
+
+    All layers are `hidden` wide; a linear map makes the outputs. Each layer computes only the node
+    types that later layers need.
+
+    `rgcn`, `sage`, `gat` and `hgt` average: over the sampled neighbours as over all of them.
+    """
+
+    def __init__(self, config: ModelConfig, schema: Schema, outputs: int) -> None:
+        super().__init__()
+        self.config = config
+        self.schema = schema
+        self.layers = schema.layers
+        self.features = schema.inputs[schema.labelled].features
+        self.outputs = outputs
+        self.encoder = Encoder(config.hidden, schema)
+        convolution = TransformerLayer if config.kind == "hgt" else RelationSum
+        layers = range(schema.layers)
+        self.convolutions = nn.ModuleList(convolution(config, schema, layer) for layer in layers)
+        self.norms = nn.ModuleList(
+            by_type({name: _norm(config) for name in schema.targets(layer)}) for layer in layers
+        )
+        self.skips = nn.ModuleList(
+            by_type(
+                {name: nn.Linear(config.hidden, config.hidden) for name in schema.targets(layer)}
+            )
+            for layer in layers
+            if config.residual
+        )
+        joined = schema.layers if config.jumping == "cat" else 1
+        self.classifier = nn.Linear(joined * config.hidden, outputs)
+
+    @property
+    def needs_degrees(self) -> bool:
+        """No layer weighs by in-degree."""
+        return False
+
+    @property
+    def jumping(self) -> bool:
+        """Whether the outputs come from the states of all layers."""
+        return self.config.jumping != "none"
+
+    @property
+    def arc_width(self) -> int:
+        """Values that an arc takes in a layer: those of its source, and what is made of them."""
+        return self.config.hidden * (3 if self.config.kind in ("hgt", "gat") else 1)
+
+    def layer(self, index: int, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
+        """The states of the targets after layer `index`, activation and dropout included.
+
+        Shapes: `x` float32 [sources, hidden] by node type, targets first; result [targets, hidden].
+        """
+        states = self.convolutions[index](x, hop)
+        return {name: self._finished(index, name, x[name], state) for name, state in states.items()}
+
+    def head(self, states: list[Tensor]) -> Tensor:
+        """Logits from the states of the same labelled nodes after each layer."""
+        match self.config.jumping:
+            case "cat":
+                state = torch.cat(states, dim=1)
+            case "max":
+                state = torch.stack(states).amax(dim=0)
+            case _:
+                state = states[-1]
+        logits: Tensor = self.classifier(state)
+        return logits
+
+    def forward(self, batch: Any) -> Tensor:
+        """Logits of a batch's seeds.
+
+        Shapes: result [seeds, outputs].
+        Cost: a layer computes only the nodes that later layers need.
+        """
+        schema = self.schema
+        seeds = int(batch[schema.labelled].batch_size)
+        x = self.encode(batch, schema.sources(0))
+        states = []
+        for index in range(self.layers):
+            hops = self.layers - index
+            sources = {
+                name: sum(map(int, batch[name].num_sampled_nodes[: hops + 1]))
+                for name in schema.sources(index)
+            }
+            targets = {
+                name: sum(map(int, batch[name].num_sampled_nodes[:hops]))
+                for name in schema.targets(index)
+            }
+            edges = {
+                edge_type: batch[edge_type].edge_index[
+                    :, : sum(map(int, batch[edge_type].num_sampled_edges[:hops]))
+                ]
+                for name in targets
+                for edge_type in schema.into(name)
+            }
+            x = {name: x[name][:count] for name, count in sources.items()}
+            x = self.layer(index, x, TypedHop(edges, targets))
+            states.append(x[schema.labelled][:seeds])
+        return self.head(states)
+
+    def encode(self, batch: Any, node_types: Iterable[str]) -> dict[str, Tensor]:
+        """The states before the first layer of a batch's nodes."""
+        return {name: self.encoder(name, batch[name]) for name in node_types}
+
+    def _finished(self, index: int, name: str, before: Tensor, state: Tensor) -> Tensor:
+        if self.config.residual:
+            skip: Any = self.skips[index]
+            state = state + skip[name](before[: len(state)])
+        norms: Any = self.norms[index]
+        state = norms[name](state)
+        if self.config.kind != "hgt":
+            # A layer of `hgt` has its activation within, before its own skip connection.
+            state = functional.relu(state)
+        return functional.dropout(state, self.config.dropout, self.training)
+
+
+def _norm(config: ModelConfig) -> nn.Module:
+    if config.norm != "batch":
+        return norm_of(config)
+    from torch_geometric.nn import BatchNorm
+
+    # A batch may have one node of a type, or none: it is normalised by what was seen before.
+    norm: nn.Module = BatchNorm(config.hidden, allow_single_element=True)
+    return norm

@@ -1,0 +1,165 @@
+"""Learning the labels of one node type of a typed graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from outercore.config.sizes import format_size, parse_size
+from outercore.errors import BudgetError
+from outercore.runs.progress import Observer
+from outercore.runs.record import Timeline
+from outercore.runs.stop import StopRequest
+from outercore.training.config import TrainConfig
+from outercore.training.inference import Predictor
+from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
+from outercore.training.saved import SavedModel
+from outercore.training.scoring import AnyScoring, Scoring
+from outercore.training.splits import nodes_of
+from outercore.training.tasks import detect_task
+from outercore.training.typed.inference import TypedInference
+from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
+from outercore.training.typed.labelled import LabelledNodes
+from outercore.training.typed.models import TypedNetwork
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+
+class TypedNodeWork:
+    """Nodes of the labelled type, each by its sampled neighbours of all types.
+
+    Arguments as `NodeWork`.
+
+    Errors: `NotFoundError` without labels; `InvalidError` where features, types or labels do not
+    fit; `BudgetError` where the embeddings of a saved model take all of the budget.
+    """
+
+    rows = "nodes"
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        *,
+        open_loader: LoaderFactory,
+        note: Callable[[str], None],
+        saved: SavedModel | None = None,
+    ) -> None:
+        self.labelled = LabelledNodes(graph)
+        self._graph, self._config = graph, config
+        keys = feature_keys(graph, config.sampling.features)
+        if saved is None:
+            self.task = detect_task(
+                self.labelled,
+                config.sampling.labels,
+                config.run.metric,
+                config.run.task,
+                nodes_of(self.labelled, config.sampling.train),
+            )
+            schema = schema_of(graph, config, keys, note)
+            self.model = TypedNetwork(config.model, schema, self.task.outputs)
+            copies = TABLE_COPIES
+        else:
+            assert isinstance(saved.model, TypedNetwork)
+            self.task, self.model = saved.task, saved.model
+            require_same_types(graph, keys, self.model.schema)
+            copies = 1
+        schema = self.model.schema
+        self.loaders = TypedLoaders(
+            graph,
+            config,
+            features={name: keys[name] for name, of in schema.inputs.items() if of.features},
+            reserved=4 * config.model.hidden * copies * schema.table_rows,
+            open_loader=open_loader,
+            note=note,
+        )
+
+    def prepare(self, timeline: Timeline | None = None) -> None:
+        """Nothing is needed but the batches."""
+
+    def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
+        """That of the task, over the seeds."""
+        batch = batch.to(device)
+        seeds = batch[self.labelled.node_type]
+        count = int(seeds.batch_size)
+        return self.task.loss(self.model(batch), seeds.y[:count]), count
+
+    def scoring(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> AnyScoring:
+        """Scores on the splits of the data set."""
+        predictor = self.predictor(scratch=scratch, device=device, observer=observer, stop=stop)
+        return Scoring(self.labelled, self._config, self.task, predictor)
+
+    def predictor(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> Predictor:
+        """Exact inference layer by layer, or with sampled neighbours."""
+        return TypedInference(
+            self._graph,
+            self.model,
+            self._config.sampling,
+            self.loaders,
+            scratch=scratch,
+            device=device,
+            observer=observer,
+            stop=stop,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """The types, and what the nodes of each enter the network by."""
+        described = self.model.schema.to_dict()
+        return {
+            "node_types": self._graph.node_types,
+            "edge_types": described["edge_types"],
+            "labelled_type": described["labelled"],
+            "inputs": described["inputs"],
+            "unused_edge_arrays": sorted(
+                key.removeprefix("edges/")
+                for key in self._graph.arrays
+                if key.startswith("edges/") and not key.startswith("edges/edge/")
+            ),
+        }
+
+
+class TypedLoaders(Loaders):
+    """`Loaders` of a typed graph, beside the embeddings of nodes without features."""
+
+    reserved_for = "embeddings of nodes without features take"
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        *,
+        features: dict[str, str],
+        reserved: int,
+        open_loader: LoaderFactory,
+        note: Callable[[str], None],
+    ) -> None:
+        total = parse_size(config.budget.memory)
+        if reserved >= total:
+            raise BudgetError(
+                f"memory budget {format_size(total)}: the embeddings of nodes without features "
+                f"take {format_size(reserved)} of it\nhint: give more memory by `--memory`",
+                reserved,
+            )
+        super().__init__(graph, config, reserved=reserved, open_loader=open_loader, note=note)
+        self._features = features
+        self._embeddings = reserved
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """How the loaders and the embeddings share the budget, in bytes."""
+        shares = super().shares
+        del shares["in_degrees_memory"]
+        return {**shares, "embeddings_memory": self._embeddings}
+
+    def features(self) -> Any:
+        """The array of each node type that has features; `None` where none has."""
+        return self._features or None
