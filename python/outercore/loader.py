@@ -24,8 +24,10 @@ class NeighborLoader(MiniBatches[Any]):
     A batch is a ``torch_geometric.data.Data`` with ``x``, ``y``, ``edge_index``, ``n_id``,
     ``e_id``, ``input_id``, ``batch_size``, ``num_sampled_nodes`` and ``num_sampled_edges``; seeds
     come first, ``trim_to_layer`` works. From a graph with several types of nodes and edges it is a
-    ``HeteroData`` with the same by type; all types are there, also where they are empty. What is in a batch depends on ``seed``, the epoch and the
-    arguments of the first group below, never on the budget, the back end or the threads.
+    ``HeteroData`` with the same by type; all types are there, also where they are empty.
+
+    What is in a batch depends on ``seed``, the epoch and the arguments of the first group below,
+    never on the budget, the back end or the threads.
 
     One epoch runs at a time: once a newer iterator has begun, an older one of the same loader
     raises :class:`InvalidError`. Nested loops take a loader each.

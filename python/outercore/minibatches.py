@@ -341,6 +341,8 @@ def _feature_choice(graph: Graph, features: Any) -> dict[str, str]:
 def _label_key(graph: Graph, labels: str | None) -> str | None:
     if labels is None or (labels == "y" and not graph.manifest["roles"].get("labels")):
         return None
+    if graph.is_typed and labels != "y" and "/" not in labels:
+        labels = f"nodes/{graph.labelled_type}/{labels}"
     key: str = graph.manifest["roles"]["labels"] if labels == "y" else graph.key(labels)
     return key
 

@@ -23,11 +23,18 @@ from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
+from outercore.sources.typed.graph import TypedInputs, import_typed
 
 _TRIPLES = "Knowledge graphs"
+_TYPES = "Several types of nodes and edges"
 _EDGES = "Values of edges"
 _TEXTS = "How files are written"
 _OF_TRIPLES = ("valid", "test", "columns", "unknown")
+_OF_TYPED = (
+    *("edge_types", "nodes", "features", "labels", "split", "add_reverse", "dangling"),
+    *("fill", "task", "feature_dtype"),
+)
+"""Options of several types of nodes and edges."""
 _OF_ALL = ("out", "separator", "header", "comment", "duplicates", "memory", "overwrite", "json")
 """Options of triples and of any other graph."""
 
@@ -37,21 +44,31 @@ class _Options:
     """What `outercore import` takes."""
 
     edges: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
             "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, the directory of a raw OGB data "
             "set, or a set of many graphs (TU directory, text of GIN, molecules in `.npz`).",
             show_default=False,
         ),
-    ]
+    ] = None
     out: options.OutDataSet
     features: Annotated[
-        str | None,
-        typer.Option(help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet."),
+        list[str] | None,
+        typer.Option(
+            "--features",
+            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet. With several node "
+            "types `TYPE=FILE`, may be repeated; by default the columns of numbers of its table.",
+        ),
     ] = None
     labels: Annotated[
-        str | None, typer.Option(help="Labels, one row a node; `-1` or NaN for none.")
+        str | None,
+        typer.Option(
+            "--labels",
+            "--label",
+            help="Labels, one row a node; `-1` or NaN for none. With several node types "
+            "`TYPE.COLUMN` or `TYPE=FILE`.",
+        ),
     ] = None
     split: Annotated[
         list[str] | None,
@@ -106,9 +123,37 @@ class _Options:
     ogb_split: Annotated[
         str | None, typer.Option(help="Folder under `split/` of an OGB data set.")
     ] = None
-    nodes: Annotated[int | None, typer.Option(help="Number of nodes, where some have no edge.")] = (
-        None
-    )
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--nodes",
+            help="Number of nodes, where some have no edge. With several node types "
+            "`TYPE=FILE:KEY`, a table with a row a node, or `TYPE=COUNT`; may be repeated.",
+        ),
+    ] = None
+    edge_types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--edges",
+            help="`SOURCE,RELATION,TARGET=FILE`: edges between two node types, by their keys; may "
+            "be repeated.",
+            rich_help_panel=_TYPES,
+        ),
+    ] = None
+    add_reverse: Annotated[
+        bool,
+        typer.Option(
+            "--add-reverse",
+            help="Add each edge type in the other direction, as `rev_RELATION`.",
+            rich_help_panel=_TYPES,
+        ),
+    ] = False
+    dangling: Annotated[
+        str,
+        typer.Option(
+            help="Edges whose key no node has: `refuse` or `drop`.", rich_help_panel=_TYPES
+        ),
+    ] = "refuse"
     triples: Annotated[
         bool,
         typer.Option(
@@ -155,8 +200,17 @@ def import_(context: typer.Context, given: _Options) -> None:
         outercore import MUTAG --split train=train.npy --split test=test.npy --out mutag
 
         outercore import train.tsv --triples --valid valid.tsv --test test.tsv --out facts
+
+        outercore import --nodes paper=papers.parquet:id --nodes author=authors.csv:id --edges
+        author,writes,paper=writes.parquet --add-reverse --label paper.venue --out mag
     """
-    if given.triples:
+    if given.edge_types:
+        _import_types(context, given)
+    elif not given.edges:
+        raise InvalidError(
+            "edges: expected at least one file of edges, or `--edges SOURCE,RELATION,TARGET=FILE`"
+        )
+    elif given.triples:
         _import_facts(context, given)
     else:
         _import_edges(context, given)
@@ -183,7 +237,7 @@ def _import_facts(context: typer.Context, given: _Options) -> None:
     )
     with console.bars(quiet=given.json) as progress:
         found = import_triples(
-            given.edges,
+            given.edges or [],
             given.out,
             valid=given.valid,
             test=given.test,
@@ -195,9 +249,39 @@ def _import_facts(context: typer.Context, given: _Options) -> None:
     console.result(found, str(given.out), rows, as_json=given.json)
 
 
+def _import_types(context: typer.Context, given: _Options) -> None:
+    """A graph of several types of nodes and edges."""
+    defaults = {one.name: one.default for one in context.command.params}
+    known = {*_OF_TYPED, *(name for name in _OF_ALL)}
+
+    def is_changed(name: str) -> bool:
+        return name not in known and context.params[name] != defaults[name]
+
+    _refuse(context, is_changed, "does not go with `--edges`")
+    if given.dangling not in ("refuse", "drop"):
+        raise InvalidError(f"--dangling: expected refuse or drop; found `{given.dangling}`")
+    inputs = TypedInputs(
+        nodes=tuple(given.nodes or ()),
+        edges=tuple(given.edge_types or ()),
+        features=tuple(given.features or ()),
+        label=given.labels,
+        splits=SplitChoice.parse(given.split or []),
+        add_reverse=given.add_reverse,
+        dangling="drop" if given.dangling == "drop" else "refuse",
+        text=given.text,
+        fill=given.fill,
+    )
+    how = replace(given.how, command=options.command_line())
+    with console.bars(quiet=given.json) as progress:
+        found = import_typed(inputs, given.out, how, progress, console.note)
+    console.result(found, str(given.out), _notable(found), as_json=given.json)
+
+
 def _import_edges(context: typer.Context, given: _Options) -> None:
     """Any other graph."""
     _refuse(context, lambda name: name in _OF_TRIPLES, "expected `--triples` with it")
+    only_typed = ("add_reverse", "dangling")
+    _refuse(context, lambda name: name in only_typed, "expected `--edges` with it")
     if given.ids not in ("numbers", "dictionary"):
         raise InvalidError(f"--ids: expected numbers or dictionary; found `{given.ids}`")
     keeps_gaps = given.fill is not None and math.isnan(given.fill)
@@ -208,13 +292,13 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
         )
     chosen = replace(given.how, allow_nan=keeps_gaps, command=options.command_line())
     inputs = Inputs(
-        edges=tuple(given.edges),
+        edges=tuple(given.edges or ()),
         format=given.format,
-        features=given.features,
+        features=_only("--features", given.features),
         labels=given.labels,
         splits=SplitChoice.parse(given.split or []),
         arrays=tuple(given.array or ()),
-        nodes=given.nodes,
+        nodes=_count(_only("--nodes", given.nodes)),
         ogb_split=given.ogb_split,
         graph_ids=given.graph_ids,
         edge_shape=given.edge_shape,  # type: ignore[arg-type]  # looked at when it is used
@@ -255,6 +339,30 @@ def _import(
     if (first := note_on_first_node(source, outercore.open(out))) is not None:
         console.note(first)
     return summary
+
+
+def _only(option: str, given: list[str] | None) -> str | None:
+    """The value of an option that only several node types repeat."""
+    if given is None or not given:
+        return None
+    if len(given) > 1:
+        raise InvalidError(
+            f"{option}: expected once, found {len(given)} times\n"
+            "hint: several node types have `--edges SOURCE,RELATION,TARGET=FILE`"
+        )
+    return given[0]
+
+
+def _count(given: str | None) -> int | None:
+    if given is None:
+        return None
+    try:
+        return int(given)
+    except ValueError:
+        raise InvalidError(
+            f"--nodes: expected a number, found `{given}`\n"
+            "hint: several node types have `--edges SOURCE,RELATION,TARGET=FILE`"
+        ) from None
 
 
 def _refuse(context: typer.Context, wrong: Callable[[str], bool], why: str) -> None:

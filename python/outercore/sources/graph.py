@@ -30,6 +30,8 @@ class NodeArray:
     role: Role
     name: str
     rows: RowSource
+    of_type: str | None = None
+    """The node type, or edge type, that it belongs to in a graph of several."""
 
 
 @dataclass(frozen=True)
@@ -199,17 +201,20 @@ def _import_nodes(
         for edges in source.edges:
             edges.feed(importer, described["nodes"])
         for array in source.arrays:
-            _feed(importer, array, options, progress)
+            feed_array(importer, array, options, progress)
         for edge_array in source.edge_arrays:
             rows = edge_array.rows(not described["undirected"])
-            _feed(importer, NodeArray("edge", edge_array.name, rows), options, progress)
+            feed_array(importer, NodeArray("edge", edge_array.name, rows), options, progress)
         require_unchanged(source.files())
         return importer.finish()
 
 
-def _feed(importer: Importer, array: NodeArray, options: ImportOptions, progress: Progress) -> None:
+def feed_array(
+    importer: Importer, array: NodeArray, options: ImportOptions, progress: Progress
+) -> None:
+    """Hands an array to the importer, whole or chunk by chunk."""
     rows = array.rows
-    described: dict[str, Any] = {"allow_nan": options.allow_nan}
+    described: dict[str, Any] = {"allow_nan": options.allow_nan, "of_type": array.of_type}
     if array.role == "features":
         described["dtype"] = options.feature_dtype or (None if rows.typed else "float32")
     if array.role == "labels":

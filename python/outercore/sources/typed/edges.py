@@ -1,0 +1,199 @@
+"""Edges of all types, by rows of their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore._native import Importer
+from outercore.errors import InvalidError
+from outercore.graph import EdgeType, edge_type_key
+from outercore.sources.graph import NodeArray
+from outercore.sources.rows import RowSource, common_type
+from outercore.sources.typed.keys import Column, Keys, column_of
+from outercore.sources.typed.tables import EdgeTable, NodeTable
+
+_ROWS = 1 << 17
+Dangling = Literal["refuse", "drop"]
+"""What to do about edges whose end is no node."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The edges of one table, by rows of their ends."""
+
+    table: EdgeTable
+    uses: tuple[int | None, int | None]
+    """Number of the column of keys of each end; `None` where the end is the number of a row."""
+
+    def batches(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Sources and targets; -1 for a key that no node has."""
+        table = self.table
+        columns = [table.source, table.target]
+        plain = [name for name, use in zip(columns, self.uses, strict=True) if use is None]
+        if not plain:
+            count = len(self._rows(keys, 0))
+            for first in range(0, count, _ROWS):
+                part = slice(first, first + _ROWS)
+                yield np.array(self._rows(keys, 0)[part]), np.array(self._rows(keys, 1)[part])
+            return
+        first = 0
+        for numbers in table.table.numbers(plain, np.dtype(np.int64), "nan"):
+            part, place = slice(first, first + len(numbers)), 0
+            ends = []
+            for end, use in enumerate(self.uses):
+                if use is None:
+                    ends.append(np.ascontiguousarray(numbers[:, place]))
+                    place += 1
+                else:
+                    ends.append(np.array(self._rows(keys, end)[part]))
+            first += len(numbers)
+            yield ends[0], ends[1]
+
+    def kept(self, keys: Keys, part: slice) -> NDArray[np.bool_] | None:
+        """Which rows of a part have both ends; `None` for all."""
+        found = [self._rows(keys, end)[part] >= 0 for end in (0, 1) if self.uses[end] is not None]
+        return np.logical_and.reduce(found) if found else None
+
+    def _rows(self, keys: Keys, end: int) -> NDArray[np.int64]:
+        use = self.uses[end]
+        assert use is not None
+        return keys.rows(use)
+
+
+@dataclass(frozen=True)
+class EdgesOfType:
+    """All edges of one type."""
+
+    edge_type: EdgeType
+    ends: tuple[Ends, ...]
+    reverse: bool
+    """Whether sources and targets change places."""
+
+    @property
+    def key(self) -> str:
+        """The name of the edge type in keys."""
+        return edge_type_key(self.edge_type)
+
+    def feed(self, importer: Importer, keys: Keys, dangling: Dangling) -> int:
+        """Hands the edges to the importer; returns how many were dropped.
+
+        Errors: `InvalidError` for an end that is no node, where these are refused.
+        """
+        importer.begin_edge_type(self.key)
+        dropped = 0
+        for ends in self.ends:
+            first = 0
+            for sources, targets in ends.batches(keys):
+                missing = (sources == -1) | (targets == -1)
+                if missing.any() and all(use is None for use in ends.uses):
+                    missing[:] = False  # The core names an id that is out of range.
+                if missing.any() and dangling == "refuse":
+                    raise _no_node(ends, first + int(np.flatnonzero(missing)[0]), keys)
+                dropped += int(missing.sum())
+                first += len(sources)
+                kept = ~missing
+                both = (
+                    (targets[kept], sources[kept])
+                    if self.reverse
+                    else (
+                        sources[kept],
+                        targets[kept],
+                    )
+                )
+                importer.push_edges(*both)
+        return dropped
+
+    def arrays(self, keys: Keys) -> tuple[list[NodeArray], list[str]]:
+        """The columns of numbers besides the ends, and the names of those that are left out."""
+        if self.reverse:
+            return [], []
+        shared = [
+            name
+            for name in self.ends[0].table.others
+            if all(name in ends.table.others for ends in self.ends)
+        ]
+        named = {name for ends in self.ends for name in ends.table.others}
+        numbers = [
+            name
+            for name in shared
+            if all(ends.table.table.dtype(name) is not None for ends in self.ends)
+        ]
+        arrays = [NodeArray("edge", name, self._column(name, keys), self.key) for name in numbers]
+        return arrays, sorted(named - set(numbers))
+
+    def _column(self, name: str, keys: Keys) -> RowSource:
+        types = {common_type(ends.table.table, [name]) for ends in self.ends}
+        dtype = np.result_type(*types)
+
+        def chunks() -> Iterator[NDArray]:
+            for ends in self.ends:
+                first = 0
+                for rows in ends.table.table.numbers([name], dtype, "nan"):
+                    kept = ends.kept(keys, slice(first, first + len(rows)))
+                    first += len(rows)
+                    values = rows[:, 0] if kept is None else rows[kept, 0]
+                    yield np.ascontiguousarray(values)
+
+        files = tuple(state for ends in self.ends for state in ends.table.files)
+        return RowSource(
+            f"{self.ends[0].table.spec}:{name}", dtype, None, None, chunks, files=files
+        )
+
+
+def edges_of_types(
+    tables: list[EdgeTable], nodes: dict[str, NodeTable], *, add_reverse: bool
+) -> tuple[list[EdgesOfType], list[Column]]:
+    """The edge types in the order of their keys, and the columns of keys that they use.
+
+    Errors: `InvalidError` for a reverse edge type that is given, too.
+    """
+    uses: list[Column] = []
+    ends: dict[EdgeType, list[Ends]] = {}
+    for one in tables:
+        numbers: list[int | None] = []
+        for column, node_type in ((one.source, one.edge_type[0]), (one.target, one.edge_type[2])):
+            if nodes[node_type].key is None:
+                numbers.append(None)
+                continue
+            numbers.append(len(uses))
+            uses.append(column_of(node_type, one.table, column))
+        ends.setdefault(one.edge_type, []).append(Ends(one, (numbers[0], numbers[1])))
+    found = [EdgesOfType(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
+    if add_reverse:
+        for source, relation, target in ends:
+            reverse = (target, f"rev_{relation}", source)
+            if reverse in ends:
+                raise InvalidError(
+                    f"--add-reverse: edge type {','.join(reverse)} is given, too\n"
+                    "hint: leave it out, or leave out `--add-reverse`"
+                )
+            of = tuple(ends[source, relation, target])
+            found.append(EdgesOfType(reverse, of, reverse=True))
+    return sorted(found, key=lambda one: one.key), uses
+
+
+def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
+    """What is wrong with a row whose key no node has."""
+    table = ends.table
+    for column, node_type, end in (
+        (table.source, table.edge_type[0], 0),
+        (table.target, table.edge_type[2], 1),
+    ):
+        use = ends.uses[end]
+        if use is None or keys.rows(use)[row] >= 0:
+            continue
+        first = 0
+        for (texts,) in table.table.texts([column]):
+            if row < first + len(texts):
+                return InvalidError(
+                    f"`{table.spec}`: column `{column}`: row {row}: no node of type `{node_type}` "
+                    f"has the key `{texts[row - first]}`\n"
+                    "hint: `--dangling drop` leaves such edges out and counts them"
+                )
+            first += len(texts)
+    return InvalidError(f"`{table.spec}`: row {row}: an end is no node")

@@ -1,0 +1,103 @@
+"""Features and further arrays of each node type."""
+
+from __future__ import annotations
+
+from outercore.errors import InvalidError
+from outercore.sources.columns import NodeColumns
+from outercore.sources.graph import NodeArray
+from outercore.sources.lists import is_list
+from outercore.sources.rows import Reading, open_rows, table_rows
+from outercore.sources.sparse_rows import is_sparse, sparse_rows
+from outercore.sources.table import FileSpec, ParquetTable, Table, require_column
+from outercore.sources.typed.tables import NodeTable
+
+
+def open_features(
+    texts: tuple[str, ...], nodes: dict[str, NodeTable], besides: dict[str, str], reading: Reading
+) -> tuple[list[NodeArray], list[str]]:
+    """The arrays of all node types, and how they were chosen.
+
+    `texts` are `TYPE=FILE` or `TYPE=FILE:COLUMN,COLUMN`. A type that none of them names has the
+    columns of its own table: the one column of lists, else all columns of numbers. Columns of times
+    become arrays of their own. `besides` is a column of a type that is used otherwise.
+
+    Errors: `InvalidError` for another form, or a type that is not there.
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        node_type, equals, file = text.partition("=")
+        if not equals or node_type not in nodes:
+            raise InvalidError(
+                f"--features: expected TYPE=FILE with a type of {', '.join(nodes)}; found `{text}`"
+            )
+        given[node_type] = file
+    arrays, notes = [], []
+    for node_type, one in nodes.items():
+        if node_type in given:
+            arrays.append(_of_file(node_type, given[node_type], one, reading))
+            continue
+        found, note = _of_table(one, besides.get(node_type), reading)
+        arrays += found
+        notes += note
+    return arrays, notes
+
+
+def _of_file(node_type: str, file: str, nodes: NodeTable, reading: Reading) -> NodeArray:
+    spec = FileSpec.parse(file)
+    if is_sparse(spec):
+        return NodeArray("features", "x", sparse_rows(spec.path), node_type)
+    if nodes.table is not None and nodes.spec is not None and spec.path == nodes.spec.path:
+        for name in spec.columns:
+            require_column(nodes.table, name)
+        columns = NodeColumns(None, list(spec.columns))
+        rows = table_rows(spec, nodes.table, columns, reading)
+        return NodeArray("features", "x", rows, node_type)
+    return NodeArray("features", "x", open_rows(spec, reading), node_type)
+
+
+def _of_table(
+    nodes: NodeTable, besides: str | None, reading: Reading
+) -> tuple[list[NodeArray], list[str]]:
+    if nodes.spec is None:
+        return [], []
+    if nodes.table is None:
+        sparse = is_sparse(nodes.spec)
+        rows = sparse_rows(nodes.spec.path) if sparse else open_rows(nodes.spec, reading)
+        return [NodeArray("features", "x", rows, nodes.node_type)], []
+    table = nodes.table
+    names = [name for name in table.names if name not in (nodes.key, besides)]
+    times = [name for name in names if _is_time(table, name)]
+    names = [name for name in names if name not in times]
+    lists = [name for name in names if isinstance(table, ParquetTable) and is_list(table, name)]
+    numbers = [name for name in names if name not in lists and table.dtype(name) is not None]
+    features = lists if len(lists) == 1 else numbers
+    arrays = times + (numbers if len(lists) == 1 else []) + (lists if len(lists) > 1 else [])
+    left_out = [name for name in names if name not in features + arrays]
+    found = [
+        NodeArray("array", name, _rows(nodes.spec, table, [name], reading), nodes.node_type)
+        for name in arrays
+    ]
+    if features:
+        rows = _rows(nodes.spec, table, features, reading)
+        found.insert(0, NodeArray("features", "x", rows, nodes.node_type))
+    return found, _notes(nodes, features, left_out)
+
+
+def _notes(nodes: NodeTable, features: list[str], left_out: list[str]) -> list[str]:
+    notes = []
+    if features:
+        shown = ", ".join(f"`{name}`" for name in features[:6])
+        more = f" and {len(features) - 6} more" if len(features) > 6 else ""
+        notes.append(f"features of `{nodes.node_type}`: {shown}{more}")
+    if left_out:
+        shown = ", ".join(f"`{name}`" for name in left_out[:6])
+        notes.append(f"columns of `{nodes.node_type}` without numbers are left out: {shown}")
+    return notes
+
+
+def _rows(spec: FileSpec, table: Table, names: list[str], reading: Reading):  # type: ignore[no-untyped-def]
+    return table_rows(spec, table, NodeColumns(None, names), reading)
+
+
+def _is_time(table: Table, name: str) -> bool:
+    return table.kind(name).startswith(("timestamp", "date", "time"))

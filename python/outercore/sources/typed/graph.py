@@ -1,0 +1,208 @@
+"""One import of several types of nodes and edges, into one data set."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from outercore._native import Importer, Progress
+from outercore.config.sizes import parse_size
+from outercore.errors import InvalidError
+from outercore.sources.graph import ImportOptions, NodeArray, feed_array
+from outercore.sources.rows import Reading, count_rows
+from outercore.sources.splits import SplitChoice
+from outercore.sources.text import TextOptions
+from outercore.sources.typed.edges import Dangling, EdgesOfType, edges_of_types
+from outercore.sources.typed.features import open_features
+from outercore.sources.typed.keys import Column, Keys, column_of
+from outercore.sources.typed.labels import SHARES, label_column, open_labels, random_splits
+from outercore.sources.typed.splits import Splits
+from outercore.sources.typed.tables import NodeTable, open_edge_types, open_node_types
+from outercore.sources.unchanged import FileState, require_unchanged
+
+
+@dataclass(frozen=True)
+class TypedInputs:
+    """What the user named, still as text."""
+
+    nodes: tuple[str, ...]
+    """`TYPE=FILE`, `TYPE=FILE:KEY` or `TYPE=COUNT`."""
+    edges: tuple[str, ...]
+    """`SOURCE,RELATION,TARGET=FILE`."""
+    features: tuple[str, ...] = ()
+    """`TYPE=FILE`."""
+    label: str | None = None
+    """`TYPE.COLUMN` or `TYPE=FILE`."""
+    splits: SplitChoice = field(default_factory=SplitChoice)
+    add_reverse: bool = False
+    """Whether each edge type gets one in the other direction."""
+    dangling: Dangling = "refuse"
+    text: TextOptions = field(default_factory=TextOptions)
+    fill: float | None = None
+
+
+@dataclass(frozen=True)
+class TypedSource:
+    """Everything that one data set of several types is made from."""
+
+    nodes: dict[str, NodeTable]
+    edges: list[EdgesOfType]
+    node_keys: list[Column]
+    edge_keys: list[Column]
+    splits: Splits | None
+    """Those by keys."""
+    arrays: list[NodeArray]
+    identity: str
+    """What makes another import."""
+    notes: list[str]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Nodes of each type."""
+        of_arrays = {array.of_type: array for array in self.arrays if array.role == "features"}
+        counts = {}
+        for node_type, one in self.nodes.items():
+            count = one.count
+            if count is None:
+                count = count_rows(of_arrays[node_type].rows)
+            counts[node_type] = count
+        return counts
+
+    def files(self) -> list[FileState]:
+        """What everything is read from, as it was when it was opened."""
+        sources = [
+            *(one.files for one in self.nodes.values()),
+            *(ends.table.files for edges in self.edges for ends in edges.ends),
+            *(array.rows.files for array in self.arrays),
+        ]
+        return [state for files in sources for state in files]
+
+
+def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+    """Opens everything that `inputs` names.
+
+    Errors: `NotFoundError` and `InvalidError` name the file or the type; nothing is written.
+    """
+    reading = Reading(inputs.text, inputs.fill, memory=parse_size(options.memory) // 4)
+    nodes = open_node_types(inputs.nodes, reading)
+    tables = open_edge_types(inputs.edges, nodes, reading)
+    edges, uses = edges_of_types(tables, nodes, add_reverse=inputs.add_reverse)
+    besides, labels = {}, list[NodeArray]()
+    if inputs.label is not None:
+        if "=" not in inputs.label:
+            besides = dict([label_column(inputs.label, nodes)])
+        labels = open_labels(inputs.label, nodes, reading, options.task)
+    arrays, notes = open_features(inputs.features, nodes, besides, reading)
+    splits, more = _splits(inputs, labels, nodes, reading)
+    identity = json.dumps(
+        [
+            [one.identity for one in nodes.values()],
+            [one.identity for one in tables],
+            [inputs.add_reverse, inputs.dangling, inputs.text.native(), inputs.fill],
+        ]
+    )
+    by_rows = splits.arrays if isinstance(splits, Splits) else splits
+    arrays = [*arrays, *labels, *by_rows]
+    from_files = [note for array in arrays for note in array.rows.notes]
+    return TypedSource(
+        nodes,
+        edges,
+        [
+            column_of(one.node_type, one.table, one.key)
+            for one in nodes.values()
+            if one.table is not None and one.key is not None
+        ],
+        uses,
+        splits if isinstance(splits, Splits) else None,
+        arrays,
+        identity,
+        list(dict.fromkeys([*from_files, *notes, *more])),
+    )
+
+
+def _splits(
+    inputs: TypedInputs, labels: list[NodeArray], nodes: dict[str, NodeTable], reading: Reading
+) -> tuple[Splits | list[NodeArray], list[str]]:
+    """The splits, and how nodes are divided where none are given."""
+    choice = inputs.splits
+    if not choice.single and choice.archive is None:
+        if not labels:
+            return [], []
+        shares = ", ".join(f"{share:.0%} {name}" for name, share in SHARES)
+        return random_splits(labels[0]), [f"no `--split`: labelled nodes at random, {shares}"]
+    if not labels:
+        raise InvalidError("--split: expected `--label` with it, which says whose nodes they are")
+    node_type = labels[0].of_type
+    assert node_type is not None
+    return Splits(choice, nodes[node_type], reading), []
+
+
+def import_typed(
+    inputs: TypedInputs,
+    out: str | Path,
+    options: ImportOptions | None = None,
+    progress: Progress = lambda *_: None,
+    note: Any = lambda _: None,
+) -> dict[str, Any]:
+    """Writes a data set of several types and returns the summary.
+
+    Stopped in between, the same call resumes. The data set appears only when it is complete.
+
+    Cost: within `options.memory`, besides 8 bytes a node on disk while it is built.
+    Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
+    """
+    options = options or ImportOptions()
+    _refuse(options)
+    source = open_typed(inputs, options)
+    for line in source.notes:
+        note(line)
+    out = Path(out)
+    memory = parse_size(options.memory)
+    described = {
+        "memory": memory,
+        "duplicates": options.duplicates,
+        "overwrite": options.overwrite,
+        "command": options.command,
+        "inputs": [*inputs.nodes, *inputs.edges],
+        "edges": [source.identity],
+        "types": {"nodes": source.counts, "edges": [one.edge_type for one in source.edges]},
+    }
+    uses = [*source.edge_keys, *(source.splits.columns if source.splits else [])]
+    with Keys(out, source.node_keys, uses, source.identity) as keys:
+        keys.build(memory, progress)
+        with Importer(out, described, progress) as importer:
+            dropped = {one.key: one.feed(importer, keys, inputs.dangling) for one in source.edges}
+            by_keys = []
+            if source.splits is not None:
+                by_keys = source.splits.looked_up(keys, len(source.edge_keys))
+            for array in [*source.arrays, *by_keys]:
+                feed_array(importer, array, options, progress)
+            for edges in source.edges:
+                arrays, left_out = edges.arrays(keys)
+                for array in arrays:
+                    feed_array(importer, array, options, progress)
+                if left_out:
+                    names = ", ".join(f"`{name}`" for name in left_out)
+                    note(f"columns of {','.join(edges.edge_type)} are left out: {names}")
+            require_unchanged(source.files())
+            found = importer.finish()
+    return found | {
+        "node_types": source.counts,
+        "dangling_dropped": {key: count for key, count in dropped.items() if count},
+    }
+
+
+def _refuse(options: ImportOptions) -> None:
+    """Errors: `InvalidError` for options that mean nothing for edges of several types."""
+    for name, given in (
+        ("--undirected", options.undirected),
+        ("--self-loops", options.self_loops != "keep"),
+        ("--in-place", options.in_place),
+    ):
+        if given:
+            raise InvalidError(
+                f"{name}: does not go with several types of nodes\n"
+                "hint: `--add-reverse` adds the other direction of each edge type"
+            )

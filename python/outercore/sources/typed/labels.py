@@ -1,0 +1,152 @@
+"""Labels of one node type, and how its nodes are divided where the user does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.sources.columns import NodeColumns
+from outercore.sources.graph import NodeArray
+from outercore.sources.inputs import without_label
+from outercore.sources.rows import Reading, RowSource, open_rows, table_rows
+from outercore.sources.table import ParquetTable, Table, require_column
+from outercore.sources.triples import names_of
+from outercore.sources.typed.tables import NodeTable
+
+SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
+"""How labelled nodes are divided where no split is given."""
+
+
+def open_labels(
+    text: str, nodes: dict[str, NodeTable], reading: Reading, task: str | None
+) -> list[NodeArray]:
+    """Labels given as `TYPE.COLUMN` of a node table, or as `TYPE=FILE`.
+
+    Text becomes classes, numbered in the order of their names, which are kept.
+
+    Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
+    """
+    node_type, equals, file = text.partition("=")
+    if equals:
+        _require_type(node_type, nodes, text)
+        missing, absent = without_label(task)
+        rows = open_rows(file, replace(reading, fill=None), missing=missing, absent=absent)
+        return [NodeArray("labels", "y", rows, node_type)]
+    node_type, column = label_column(text, nodes)
+    table, spec = nodes[node_type].table, nodes[node_type].spec
+    assert table is not None
+    assert spec is not None
+    if table.dtype(column) is None:
+        return _classes(node_type, table, column)
+    missing, absent = without_label(task)
+    columns = NodeColumns(None, [column])
+    rows = table_rows(spec, table, columns, replace(reading, fill=None), missing, absent)
+    return [NodeArray("labels", "y", rows, node_type)]
+
+
+def label_column(text: str, nodes: dict[str, NodeTable]) -> tuple[str, str]:
+    """Node type and column of `TYPE.COLUMN`.
+
+    Errors: as `open_labels`.
+    """
+    # A type may have dots, too: the longest one that is there.
+    parts = text.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        node_type = ".".join(parts[:end])
+        if node_type in nodes:
+            column, table = ".".join(parts[end:]), nodes[node_type].table
+            if table is None:
+                raise InvalidError(f"--label {text}: type `{node_type}` has no table of nodes")
+            require_column(table, column)
+            return node_type, column
+    _require_type(text.partition(".")[0], nodes, text)
+    raise InvalidError(f"--label: expected TYPE.COLUMN or TYPE=FILE, found `{text}`")
+
+
+def _require_type(node_type: str, nodes: dict[str, NodeTable], text: str) -> None:
+    if node_type not in nodes:
+        raise InvalidError(
+            f"--label {text}: there is no node type `{node_type}`\n"
+            f"hint: the node types are {', '.join(nodes)}"
+        )
+
+
+def _classes(node_type: str, table: Table, column: str) -> list[NodeArray]:
+    """A column of text as classes, and their names."""
+    names = sorted({name for texts in _texts(table, column) for name in _distinct(texts)})
+    if not names:
+        raise InvalidError(f"`{table.path}`: column `{column}` has no label in any row")
+    known = pa.array(names, pa.large_string())
+
+    def chunks() -> Iterator[NDArray[np.int64]]:
+        for texts in _texts(table, column):
+            places = pc.fill_null(pc.index_in(texts, known), -1)
+            yield places.to_numpy(zero_copy_only=False).astype(np.int64)
+
+    rows = RowSource(
+        f"{table.path}:{column}",
+        np.dtype(np.int64),
+        None,
+        table.rows,
+        chunks,
+        notes=[f"{table.path}: {len(names):,} classes by the names in column `{column}`"],
+    )
+    offsets, data = names_of(known)
+    kept: dict[str, NDArray] = {"offsets": offsets.astype(np.uint64), "bytes": data}
+    return [
+        NodeArray("labels", "y", rows, node_type),
+        *(
+            NodeArray("names", f"class.{part}", _in_memory(f"class.{part}", values))
+            for part, values in kept.items()
+        ),
+    ]
+
+
+def _texts(table: Table, column: str) -> Iterator[pa.Array]:
+    """A column of text with nulls where a node has no label."""
+    if isinstance(table, ParquetTable):
+        for (values,) in table.batches([column]):
+            if pa.types.is_dictionary(values.type):
+                values = values.dictionary_decode()
+            yield _without_empty(values.cast(pa.large_string()))
+        return
+    for (values,) in table.texts([column]):
+        yield _without_empty(values)
+
+
+def _without_empty(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.large_string()), values)
+
+
+def _distinct(texts: pa.Array) -> list[str]:
+    return [name for name in pc.unique(texts).to_pylist() if name is not None]
+
+
+def random_splits(labels: NodeArray) -> list[NodeArray]:
+    """Labelled nodes, divided at random: the same for the same labels."""
+    labelled, first = [], 0
+    for chunk in labels.rows.chunks():
+        known = ~np.isnan(chunk) if chunk.dtype.kind == "f" else chunk >= 0
+        known = known.any(axis=1) if known.ndim > 1 else known
+        labelled.append(first + np.flatnonzero(known))
+        first += len(chunk)
+    nodes = np.concatenate(labelled) if labelled else np.empty(0, np.int64)
+    shuffled = np.random.default_rng(0).permutation(nodes)
+    splits, start = [], 0
+    for place, (name, share) in enumerate(SHARES):
+        last = place == len(SHARES) - 1
+        end = len(nodes) if last else start + round(share * len(nodes))
+        own = np.sort(shuffled[start:end]).astype(np.int64)
+        splits.append(NodeArray("split", name, _in_memory(f"split `{name}`", own)))
+        start = end
+    return splits
+
+
+def _in_memory(name: str, values: NDArray) -> RowSource:
+    return RowSource(name, values.dtype, None, len(values), lambda: iter([values]))

@@ -1,0 +1,114 @@
+"""Splits of the labelled node type: by keys where it has some, else by rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.sources.columns import id_column
+from outercore.sources.graph import NodeArray
+from outercore.sources.inputs import require_once
+from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
+from outercore.sources.splits import SplitChoice, open_split, open_splits
+from outercore.sources.table import FileSpec
+from outercore.sources.typed.keys import Column, Keys, column_of
+from outercore.sources.typed.tables import NodeTable
+from outercore.split_names import normal_split
+
+
+class Splits:
+    """The splits of one node type: arrays of rows, and columns of keys to be looked up."""
+
+    def __init__(self, choice: SplitChoice, nodes: NodeTable, reading: Reading) -> None:
+        """Opens the files.
+
+        Errors: `InvalidError` for a split that is given twice, or a table that does not say which
+        nodes it means.
+        """
+        self.arrays: list[NodeArray] = []
+        """Those by rows."""
+        self.columns: list[Column] = []
+        """The keys of the others, in the order of `names`."""
+        self._names: list[str] = []
+        by_key = nodes.key is not None
+        reading = replace(reading, nodes=nodes.count, fill=None)
+        if choice.archive is not None:
+            for name, rows in open_splits(choice.archive, reading):
+                self._add(name, rows, nodes.node_type, by_key=by_key and rows.dtype.kind != "b")
+        for text in choice.single:
+            name, spec = _parse(text)
+            if not by_key:
+                self._add(*open_split(text, reading), nodes.node_type, by_key=False)
+            elif is_array(spec):
+                rows = open_rows(spec, reading)
+                self._add(name, rows, nodes.node_type, by_key=rows.dtype.kind != "b")
+            else:
+                table = open_node_table(spec, reading)
+                column = spec.columns[0] if spec.columns else id_column(table)
+                if column is None and len(table.names) == 1:
+                    column = table.names[0]
+                if column is None:
+                    raise InvalidError(
+                        f"--split {name}: `{spec.path}`: no column of keys\n"
+                        "hint: name it: `--split NAME=FILE:COLUMN`"
+                    )
+                self._names.append(name)
+                self.columns.append(column_of(nodes.node_type, table, column))
+        require_once("--split", [*(array.name for array in self.arrays), *self._names])
+
+    def _add(self, name: str, rows: RowSource, node_type: str, *, by_key: bool) -> None:
+        if not by_key:
+            self.arrays.append(NodeArray("split", name, rows, node_type))
+            return
+        if rows.dtype.kind not in "iu":
+            raise InvalidError(f"--split {name}: expected keys, found {rows.dtype}")
+        self._names.append(name)
+        self.columns.append(Column(node_type, f"split `{name}` in `{rows.name}`", _texts(rows)))
+
+    def looked_up(self, keys: Keys, first_use: int) -> list[NodeArray]:
+        """The splits by keys, as rows; their columns are the uses from `first_use` on.
+
+        Errors: `InvalidError` for a key that no node has.
+        """
+        found = []
+        for place, (name, column) in enumerate(zip(self._names, self.columns, strict=True)):
+            rows = keys.rows(first_use + place)
+            missing = np.flatnonzero(rows < 0)
+            if len(missing):
+                raise InvalidError(
+                    f"{column.name}: row {int(missing[0])}: no node of type `{column.node_type}` "
+                    "has this key"
+                )
+            found.append(NodeArray("split", name, _stored(name, rows), column.node_type))
+        return found
+
+
+def _parse(text: str) -> tuple[str, FileSpec]:
+    name, equals, file = text.partition("=")
+    if not equals or not name:
+        raise InvalidError(
+            f"--split: expected NAME=FILE, such as `train=train.npy`, found `{text}`"
+        )
+    return normal_split(name), FileSpec.parse(file)
+
+
+def _texts(rows: RowSource) -> Any:
+    def texts() -> Iterator[Any]:
+        for chunk in rows.chunks():
+            yield pa.array(chunk).cast(pa.large_string())
+
+    return texts
+
+
+def _stored(name: str, rows: NDArray[np.int64]) -> RowSource:
+    def chunks() -> Iterator[NDArray[np.int64]]:
+        for first in range(0, len(rows), 1 << 20):
+            yield np.array(rows[first : first + (1 << 20)])
+
+    return RowSource(f"split `{name}`", np.dtype(np.int64), None, len(rows), chunks)
