@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use outercore_core::{Permutation, Stream};
 use outercore_io::{Engine, EngineConfig};
+use outercore_sample::rules::Rules;
 use outercore_sample::{FanOut, SampleConfig, Seeds, Shelf, sample_group_on};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
@@ -38,8 +39,14 @@ fn main() {
     let order = Permutation::new(nodes, 0, 0);
     for edge_ids in [false, true] {
         let fan_outs = vec![FanOut::Take(15), FanOut::Take(10)];
-        let config =
-            SampleConfig { fan_outs, types: None, replace: false, edge_ids, most_edges: None };
+        let config = SampleConfig {
+            fan_outs,
+            types: None,
+            rules: Rules::default(),
+            replace: false,
+            edge_ids,
+            most_edges: None,
+        };
         for threads in 1..=std::thread::available_parallelism().map_or(1, usize::from) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let shelf = Shelf::default();
@@ -50,7 +57,11 @@ fn main() {
                 for group in (0..BATCHES).step_by(16) {
                     let seeds = (group..group + 16).map(|batch| {
                         let first = batch * BATCH_SIZE % nodes;
-                        Seeds { batch, nodes: order.range(first..first + BATCH_SIZE) }
+                        Seeds {
+                            batch,
+                            nodes: order.range(first..first + BATCH_SIZE),
+                            times: vec![],
+                        }
                     });
                     let stream = Stream::new(0, round);
                     let batches =

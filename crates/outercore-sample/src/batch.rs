@@ -17,6 +17,9 @@ pub struct SampledBatch {
     /// The seeds, then the new nodes in order of appearance; narrow where all nodes of the graph are
     /// below 2^31.
     pub nodes: Ids,
+    /// The seed, by its place, whose neighbourhood each node belongs to; empty unless these are
+    /// disjoint.
+    pub trees: Vec<u32>,
     /// Seeds, then new nodes of every hop.
     pub nodes_per_hop: Vec<u64>,
     /// Edges of every hop; with several edge types, of each of them in every hop.
@@ -89,7 +92,7 @@ impl SampledBatch {
         let words = self.nodes_per_hop.capacity()
             + self.edges_per_hop.capacity()
             + self.edge_ids.capacity();
-        let halves = self.sources.capacity() + self.picked.capacity();
+        let halves = self.sources.capacity() + self.picked.capacity() + self.trees.capacity();
         self.nodes.heap_bytes() + words * size_of::<u64>() + halves * size_of::<u32>()
     }
 }
@@ -145,6 +148,7 @@ impl Shelf {
         }
         drop(kept);
         batch.nodes.clear();
+        batch.trees.clear();
         batch.nodes_per_hop.clear();
         batch.edges_per_hop.clear();
         batch.sources.clear();

@@ -24,6 +24,8 @@ pub struct NodesOfType {
     pub ids: Vec<i64>,
     /// Their places among the nodes of the batch.
     pub places: Vec<u32>,
+    /// The seed, by its place, whose neighbourhood each belongs to; empty unless these are disjoint.
+    pub trees: Vec<i64>,
     /// Seeds, then new nodes of every hop.
     pub per_hop: Vec<u64>,
 }
@@ -119,6 +121,7 @@ impl SampledBatch {
                 place_in_type.push(of_type.ids.len() as u32);
                 of_type.ids.push(within(node, types[node_type].nodes.start));
                 of_type.places.push(place);
+                of_type.trees.extend(self.trees.get(place as usize).map(|&tree| i64::from(tree)));
                 place += 1;
             }
             for (of_type, before) in nodes.iter_mut().zip(before) {

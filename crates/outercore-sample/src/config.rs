@@ -4,6 +4,8 @@ use std::sync::Arc;
 use outercore_core::{Error, NodeId};
 use outercore_format::Schema;
 
+use crate::rules::Rules;
+
 /// How many in-edges of a node are sampled in one hop.
 ///
 /// # Example
@@ -46,7 +48,7 @@ impl fmt::Display for FanOut {
 }
 
 /// What is sampled around the seeds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SampleConfig {
     /// One per hop, the seeds' own first.
     pub fan_outs: Vec<FanOut>,
@@ -54,6 +56,8 @@ pub struct SampleConfig {
     pub types: Option<TypedFanOuts>,
     /// Whether an edge may be drawn several times.
     pub replace: bool,
+    /// What decides besides fan-outs.
+    pub rules: Rules,
     /// Whether batches carry the ids of their edges.
     pub edge_ids: bool,
     /// A batch of more edges is refused before it takes memory.
@@ -94,6 +98,7 @@ impl SampleConfig {
         Self {
             fan_outs: vec![FanOut::All],
             types: None,
+            rules: Rules::default(),
             replace: false,
             edge_ids: false,
             most_edges: None,
@@ -107,8 +112,7 @@ impl SampleConfig {
     /// ```
     /// use outercore_sample::{FanOut, SampleConfig};
     /// let fan_outs = vec![FanOut::Take(15), FanOut::Take(10)];
-    /// let config =
-    ///     SampleConfig { fan_outs, types: None, replace: false, edge_ids: true, most_edges: None };
+    /// let config = SampleConfig { fan_outs, ..SampleConfig::full_neighbours() };
     /// assert_eq!(config.most_nodes(2, 1_000_000), 2 + 30 + 300);
     /// assert_eq!(config.most_nodes(2, 100), 102);
     /// ```
@@ -133,4 +137,6 @@ pub struct Seeds {
     pub batch: u64,
     /// The seed nodes; duplicates keep their own places.
     pub nodes: Vec<NodeId>,
+    /// The time of each seed, where rules look at times; else empty.
+    pub times: Vec<i64>,
 }

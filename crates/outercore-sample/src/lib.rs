@@ -11,6 +11,7 @@ mod floyd;
 pub mod hotness;
 mod locals;
 mod pick;
+pub mod rules;
 mod sampler;
 mod stored;
 

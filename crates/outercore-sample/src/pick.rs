@@ -19,6 +19,11 @@ impl Picker {
         Self { fan_out: step.fan_out, replace: config.replace }
     }
 
+    /// Whether an edge may be drawn several times.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replace
+    }
+
     /// The fan-out if it is small enough for many nodes to be drawn side by side.
     pub(crate) fn few_distinct(&self) -> Option<usize> {
         match self.fan_out {
@@ -130,13 +135,7 @@ mod tests {
     }
 
     fn without_replacement(count: u32) -> SampleConfig {
-        SampleConfig {
-            types: None,
-            fan_outs: vec![FanOut::Take(count)],
-            replace: false,
-            edge_ids: false,
-            most_edges: None,
-        }
+        SampleConfig { fan_outs: vec![FanOut::Take(count)], ..SampleConfig::full_neighbours() }
     }
 
     proptest! {

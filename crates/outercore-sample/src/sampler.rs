@@ -1,10 +1,11 @@
 //! The sampler: deciding (which positions) apart from doing (looking them up).
 
 mod choose;
+mod lookups;
+mod ruled;
 mod work;
 
 use std::cell::RefCell;
-use std::ops::Range;
 
 use outercore_core::{Error, NodeId, Result, Stream};
 use outercore_store::resident::{Announcer, ResidentTopology};
@@ -19,6 +20,7 @@ use crate::pick::Picker;
 use crate::stored::{MOST_NARROW, Stored};
 
 use choose::{choose_each, choose_few, for_each, relabel_all};
+use lookups::{Blocks, Lookups};
 use work::Work;
 
 /// Edges that a resident topology is asked for at once: everything about them and the next ones
@@ -106,12 +108,17 @@ pub fn sample_unknown_on(
     pool: &rayon::ThreadPool,
     is_known: &(dyn Fn(NodeId) -> bool + Sync),
 ) -> Result<Vec<SampledBatch>> {
+    config.rules.validate(config.replace)?;
     for seeds in &group {
         check_seeds(seeds, topology.num_nodes())?;
+        config.rules.check_seeds(seeds)?;
+        if config.rules.is_disjoint() {
+            check_forest(seeds, topology)?;
+        }
     }
     let sampler = Sampler { shelf, topology, stream, config, is_known };
     pool.install(|| {
-        if topology.num_nodes() <= MOST_NARROW {
+        if topology.num_nodes() <= MOST_NARROW && !config.rules.is_disjoint() {
             sampler.sample::<u32>(group)
         } else {
             sampler.sample::<u64>(group)
@@ -129,6 +136,20 @@ fn check_seeds(seeds: &Seeds, nodes: u64) -> Result<()> {
     }
 }
 
+/// Whether the nodes, and columns, of all trees can be told apart.
+fn check_forest(seeds: &Seeds, topology: &dyn Topology) -> Result<()> {
+    let of_tree = topology.num_nodes().max(topology.num_columns());
+    let trees = seeds.nodes.len() as u64;
+    if trees.checked_mul(of_tree).is_some_and(|all| all < 1 << 63) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "batch {}: {trees} disjoint neighbourhoods in a graph of {of_tree} nodes are more than 2^63",
+        seeds.batch
+    ))
+    .hint("lower the batch size"))
+}
+
 /// What stays the same for all batches.
 #[derive(Clone, Copy)]
 struct Sampler<'a> {
@@ -138,21 +159,6 @@ struct Sampler<'a> {
     config: &'a SampleConfig,
     /// Nodes whose in-edges the last hop leaves out.
     is_known: &'a (dyn Fn(NodeId) -> bool + Sync),
-}
-
-/// The lookups of some steps, kept to spare allocations.
-///
-/// A *share* is what one step asks for one batch. Shares follow each other by step, then by batch.
-#[derive(Default)]
-struct Lookups {
-    columns: Vec<NodeId>,
-    /// Columns of each share.
-    shares: Vec<usize>,
-    extents: Vec<Extent>,
-    /// Edges picked for each share.
-    picked: Vec<usize>,
-    positions: Vec<u64>,
-    answers: Vec<u64>,
 }
 
 /// What one thread reuses from batch to batch.
@@ -177,7 +183,9 @@ thread_local! {
 
 impl Sampler<'_> {
     fn sample<N: Stored>(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
-        let Some(resident) = self.topology.resident() else {
+        let rules = &self.config.rules;
+        let one_by_one = !(rules.is_disjoint() || rules.look_at_edges());
+        let Some(resident) = self.topology.resident().filter(|_| one_by_one) else {
             return self.sample_together::<N>(group);
         };
         let one =
@@ -249,7 +257,7 @@ impl Sampler<'_> {
             for &step in &steps {
                 for work in &mut works {
                     let all = work.begin_step(self.config, step);
-                    lookups.add(work, all);
+                    lookups.add(work, all, self.topology.num_columns());
                 }
             }
             self.decide(hop, &steps, &mut works, &mut lookups, Announcer::default())?;
@@ -270,13 +278,23 @@ impl Sampler<'_> {
         let room = self.config.most_nodes(num_seeds as u64, graph_nodes).min(MOST_INITIAL_ROOM);
         let mut batch = self.shelf.take();
         let mut nodes = N::memory(std::mem::take(&mut batch.nodes)).unwrap_or_default();
-        nodes.extend(seeds.nodes.into_iter().map(N::of));
+        let forest = self.config.rules.is_disjoint().then_some(graph_nodes.max(1));
+        match forest {
+            None => nodes.extend(seeds.nodes.into_iter().map(N::of)),
+            Some(of_tree) => {
+                let keys =
+                    (0..).zip(seeds.nodes).map(|(tree, seed): (u64, _)| tree * of_tree + seed);
+                nodes.extend(keys.map(N::of));
+            }
+        }
         locals.reset(room as usize);
         locals.enter_seeds(&nodes);
         (batch.batch, batch.num_seeds) = (seeds.batch, num_seeds);
         batch.nodes_per_hop.push(num_seeds as u64);
-        let columns = self.config.types.is_some().then(Vec::new);
-        Work { batch, nodes, locals, drawn, frontier: 0..num_seeds, columns, edges: 0 }
+        let columns = (self.config.types.is_some() || forest.is_some()).then(Vec::new);
+        let (frontier, seed_times) = (0..num_seeds, seeds.times);
+        let trees = Vec::new();
+        Work { batch, nodes, locals, drawn, frontier, columns, forest, trees, seed_times, edges: 0 }
     }
 
     /// Chooses the in-edges of every share's columns; announces some of their positions.
@@ -288,7 +306,7 @@ impl Sampler<'_> {
         lookups: &mut Lookups,
         announcer: Announcer<'_>,
     ) -> Result<()> {
-        let Lookups { columns, shares, extents, picked, positions, .. } = lookups;
+        let Lookups { columns, shares, extents, picked, counts, positions, .. } = &mut *lookups;
         extents.resize(columns.len(), Extent::default());
         self.topology.extents(columns, extents)?;
         // Only a caller with one edge type knows nodes: there a column is one.
@@ -300,8 +318,12 @@ impl Sampler<'_> {
             }
         }
 
+        if self.config.rules.look_at_edges() {
+            return self.decide_by_rules(hop, steps, works, lookups);
+        }
         let mut rest = &extents[..];
         picked.clear();
+        counts.clear();
         for (&step, shares) in steps.iter().zip(shares.chunks(works.len().max(1))) {
             let picker = Picker::of_step(self.config, step);
             for (work, &share) in works.iter_mut().zip(shares) {
@@ -309,7 +331,12 @@ impl Sampler<'_> {
                     work.skip(self.config, step);
                 }
                 let own = rest.split_off(..share).expect("an extent for each column");
-                picked.push(work.count(picker, own, self.config.most_edges)?);
+                let of_columns = own.iter().map(|extent| picker.count(extent.degree));
+                picked.push(work.count(of_columns, self.config.most_edges)?);
+                if work.forest.is_some() {
+                    let of_batch = &work.batch.picked;
+                    counts.extend_from_slice(&of_batch[of_batch.len() - share..]);
+                }
             }
         }
         positions.resize(picked.iter().sum(), 0);
@@ -324,10 +351,20 @@ impl Sampler<'_> {
         lookups: &mut Lookups,
         meanwhile: impl Fn(usize) + Copy + Sync + Send,
     ) -> Result<()> {
-        let Lookups { picked, positions, answers, .. } = lookups;
+        let Lookups { shares, counts, trees, picked, positions, answers, .. } = lookups;
         let of_step = works.len().max(1);
         answers.resize(positions.len(), 0);
         self.topology.sources(positions, answers)?;
+        if self.config.rules.is_disjoint() {
+            let (mut rest, mut counts, mut trees) = (&mut answers[..], &counts[..], &trees[..]);
+            for (share, &picked) in picked.iter().enumerate() {
+                let columns = shares[share];
+                let own = rest.split_off_mut(..picked).expect("a source for each edge");
+                let counts = counts.split_off(..columns).expect("a count for each column");
+                let trees = trees.split_off(..columns).expect("a tree for each column");
+                works[share % of_step].in_trees(own, counts, trees);
+            }
+        }
         let mut rest = &answers[..];
         for picked in picked.chunks(of_step) {
             relabel_all(works, picked, &mut rest, meanwhile)?;
@@ -354,7 +391,9 @@ impl Sampler<'_> {
         lookups: &mut Lookups,
         announcer: Announcer<'_>,
     ) {
-        let Lookups { columns, shares, extents, picked, positions, .. } = lookups;
+        let Lookups { columns, coordinates, shares, extents, picked, positions, .. } = lookups;
+        // Draws belong to columns, or to columns of trees.
+        let columns = if coordinates.is_empty() { columns } else { coordinates };
         let (mut columns, mut extents, mut positions) =
             (&columns[..], &extents[..], &mut positions[..]);
         let of_step = works.len().max(1);
@@ -388,46 +427,5 @@ impl Sampler<'_> {
             })
             .expect("choosing cannot fail");
         }
-    }
-}
-
-/// The blocks of a step that are still to be decided.
-struct Blocks {
-    /// Their destinations.
-    rest: Range<usize>,
-    /// Destinations of a block.
-    len: usize,
-}
-
-impl Blocks {
-    /// The first of them; empty once there is none.
-    fn first(&self) -> Range<usize> {
-        self.rest.start..(self.rest.start + self.len).min(self.rest.end)
-    }
-
-    fn take(&mut self) -> Range<usize> {
-        let block = self.first();
-        self.rest.start = block.end;
-        block
-    }
-}
-
-impl Lookups {
-    /// Makes ready for other columns; extents, positions and answers are overwritten as they are.
-    fn clear(&mut self) {
-        self.columns.clear();
-        self.shares.clear();
-    }
-
-    /// Adds the share of a batch's `block`.
-    fn add(&mut self, work: &Work<impl Stored>, block: Range<usize>) {
-        self.shares.push(block.len());
-        work.columns(block, &mut self.columns);
-    }
-
-    /// Makes ready for the `block` of one batch alone.
-    fn ask(&mut self, work: &Work<impl Stored>, block: Range<usize>) {
-        self.clear();
-        self.add(work, block);
     }
 }

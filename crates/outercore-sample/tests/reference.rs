@@ -2,6 +2,7 @@
 //! `tests/data/sampling.json`.
 
 use outercore_core::{Permutation, Stream};
+use outercore_sample::rules::Rules;
 use outercore_sample::{FanOut, SampleConfig, Seeds, sample_group};
 use outercore_store::resident::{Ids, ResidentTopology};
 use serde_json::Value;
@@ -57,6 +58,7 @@ fn batches_equal_the_definition() {
         let fan_outs = case["fan_outs"].as_array().unwrap().iter();
         let config = SampleConfig {
             types: None,
+            rules: Rules::default(),
             fan_outs: fan_outs
                 .map(|fan_out| FanOut::try_from(fan_out.as_i64().unwrap()).unwrap())
                 .collect(),

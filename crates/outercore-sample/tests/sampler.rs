@@ -2,6 +2,7 @@
 
 use outercore_core::{EdgeId, ErrorKind, NodeId, Result, Stream};
 use outercore_io::{CostModel, EngineConfig};
+use outercore_sample::rules::Rules;
 use outercore_sample::{
     FanOut, SampleConfig, SampledBatch, Seeds, Shelf, sample_group, sample_group_on,
     sample_unknown_on,
@@ -68,7 +69,7 @@ fn spelled_out(batch: &SampledBatch) -> NaiveBatch {
 
 fn seeds_of(nodes: u64, batch: u64, count: u64) -> Seeds {
     let mut draws = Stream::new(99, 0).uniform(batch, 0, 0);
-    Seeds { batch, nodes: (0..count).map(|_| draws.below(nodes)).collect() }
+    Seeds { batch, nodes: (0..count).map(|_| draws.below(nodes)).collect(), times: vec![] }
 }
 
 fn fan_out() -> impl Strategy<Value = FanOut> {
@@ -103,7 +104,7 @@ proptest! {
     ) {
         let (name, graph) = Csc::zoo().swap_remove(graph);
         let stream = Stream::new(seed, epoch);
-        let config = SampleConfig { fan_outs, types: None, replace, edge_ids: true, most_edges: None };
+        let config = SampleConfig { fan_outs, types: None, rules: Rules::default(), replace, edge_ids: true, most_edges: None };
         let group: Vec<Seeds> = (first_batch..first_batch + num_batches)
             .map(|batch| seeds_of(graph.num_nodes(), batch, batch_size))
             .collect();
@@ -176,6 +177,7 @@ fn batches_in_memory_used_before_are_the_same() {
     for (fan_out, count, edge_ids) in [(9, 400, true), (2, 7, false), (16, 900, true)] {
         let config = SampleConfig {
             types: None,
+            rules: Rules::default(),
             fan_outs: vec![FanOut::Take(fan_out); 2],
             replace: false,
             edge_ids,
@@ -214,8 +216,14 @@ fn known_nodes_have_no_edges_in_the_last_hop_and_all_others_have_theirs() {
         (vec![FanOut::Take(4)], false),
     ] {
         let hops = fan_outs.len();
-        let config =
-            SampleConfig { fan_outs, types: None, replace, edge_ids: true, most_edges: None };
+        let config = SampleConfig {
+            fan_outs,
+            types: None,
+            rules: Rules::default(),
+            replace,
+            edge_ids: true,
+            most_edges: None,
+        };
         for on_disk in [false, true] {
             let topology = Disguised { topology: resident(&graph), on_disk, wide: false };
             let group = || group.clone();
@@ -253,8 +261,14 @@ fn a_topology_on_disk_gives_the_same_batches() {
     let stream = Stream::new(8, 2);
     let group: Vec<Seeds> = (0..6).map(|batch| seeds_of(graph.num_nodes(), batch, 40)).collect();
     let fan_outs = vec![FanOut::Take(4), FanOut::All, FanOut::Take(20)];
-    let config =
-        SampleConfig { fan_outs, types: None, replace: false, edge_ids: true, most_edges: None };
+    let config = SampleConfig {
+        fan_outs,
+        types: None,
+        rules: Rules::default(),
+        replace: false,
+        edge_ids: true,
+        most_edges: None,
+    };
     let expected =
         sample_group(&resident(&graph), stream, group.clone(), &config, &pool(2)).unwrap();
     for offsets_resident in [false, true] {
@@ -274,7 +288,7 @@ fn a_topology_on_disk_gives_the_same_batches() {
 #[test]
 fn edge_ids_come_only_when_asked_for() {
     let config = SampleConfig::full_neighbours();
-    let seeds = vec![Seeds { batch: 0, nodes: vec![0] }];
+    let seeds = vec![Seeds { batch: 0, nodes: vec![0], times: vec![] }];
     let topology = resident(&Csc::star(10));
     let batches = sample_group(&topology, Stream::new(0, 0), seeds, &config, &pool(1)).unwrap();
     assert!(batches[0].edge_ids.is_empty());
@@ -287,7 +301,7 @@ fn edge_ids_come_only_when_asked_for() {
 fn duplicate_seeds_keep_their_places_and_the_first_is_the_one_found() {
     let graph = Csc::from_edges(3, &[(0, 1), (1, 0)]);
     let config = SampleConfig::full_neighbours();
-    let seeds = vec![Seeds { batch: 7, nodes: vec![1, 0, 1] }];
+    let seeds = vec![Seeds { batch: 7, nodes: vec![1, 0, 1], times: vec![] }];
     let sampled = sample_group(&resident(&graph), Stream::new(0, 0), seeds, &config, &pool(1));
     let batch = &sampled.unwrap()[0];
     assert!(batch.nodes.iter().eq([1, 0, 1]));
@@ -297,7 +311,10 @@ fn duplicate_seeds_keep_their_places_and_the_first_is_the_one_found() {
 
 #[test]
 fn a_seed_out_of_range_is_refused_by_name() {
-    let seeds = vec![Seeds { batch: 4, nodes: vec![0] }, Seeds { batch: 5, nodes: vec![9, 50] }];
+    let seeds = vec![
+        Seeds { batch: 4, nodes: vec![0], times: vec![] },
+        Seeds { batch: 5, nodes: vec![9, 50], times: vec![] },
+    ];
     let config = SampleConfig::full_neighbours();
     let topology = resident(&Csc::path(50));
     let error = sample_group(&topology, Stream::new(0, 0), seeds, &config, &pool(1)).unwrap_err();

@@ -108,10 +108,7 @@ proptest! {
         let mut draws = Stream::new(seed, 9).uniform(0, 0, 0);
         let nodes = graph.schema.num_nodes();
         let group: Vec<Seeds> = (0..num_batches)
-            .map(|batch| Seeds {
-                batch,
-                nodes: (0..batch_size).map(|_| draws.below(nodes)).collect(),
-            })
+            .map(|batch| Seeds { batch, nodes: (0..batch_size).map(|_| draws.below(nodes)).collect(), times: vec![] })
             .collect();
         let expected: Vec<NaiveTypedBatch> = group
             .iter()
@@ -155,7 +152,7 @@ fn one_edge_type_gives_the_batches_of_a_graph_without_types() {
         most_edges: None,
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let group = vec![Seeds { batch: 3, nodes: vec![5, 59, 0] }];
+    let group = vec![Seeds { batch: 3, nodes: vec![5, 59, 0], times: vec![] }];
     let Csc { offsets, sources, ids } = plain;
     let topology = ResidentTopology::from_csc(offsets, sources, Some(ids.into())).unwrap();
     let stream = Stream::new(4, 2);

@@ -19,6 +19,7 @@ mod linked;
 pub mod npy;
 mod offsets;
 pub mod paged;
+pub mod row_values;
 pub mod topology;
 
 pub use linked::LinkedDataSet;

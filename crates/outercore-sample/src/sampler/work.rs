@@ -3,14 +3,12 @@
 use std::ops::Range;
 
 use outercore_core::{Error, ErrorKind, NodeId, Result};
-use outercore_store::Extent;
 
 use crate::batch::SampledBatch;
 use crate::config::{FanOut, SampleConfig, Step, TypedFanOuts};
 use crate::floyd::Drawn;
 use crate::locals::{Locals, MOST_PLACES};
-use crate::pick::Picker;
-use crate::stored::Stored;
+use crate::stored::{MOST_NARROW, Stored};
 
 /// A batch under way.
 pub(super) struct Work<N> {
@@ -23,6 +21,13 @@ pub(super) struct Work<N> {
     pub frontier: Range<usize>,
     /// The columns of the step under way; `None` where they are the frontier's nodes.
     pub columns: Option<Vec<NodeId>>,
+    /// Nodes of the graph, where each seed has a neighbourhood of its own: a node `v` of the tree of
+    /// seed `t` is then kept as `t * nodes + v`.
+    pub forest: Option<u64>,
+    /// The tree of each column of the step under way.
+    pub trees: Vec<u32>,
+    /// Time of each seed, where rules look at times.
+    pub seed_times: Vec<i64>,
     /// Edges picked so far, entered or not.
     pub edges: u64,
 }
@@ -30,33 +35,67 @@ pub(super) struct Work<N> {
 impl<N: Stored> Work<N> {
     /// Begins a step of the hop under way; returns the range that its blocks divide.
     pub fn begin_step(&mut self, config: &SampleConfig, step: Step) -> Range<usize> {
-        let Some(types) = &config.types else { return self.frontier.clone() };
-        let mut columns = self.columns.take().unwrap_or_default();
+        if config.types.is_none() && self.forest.is_none() {
+            return self.frontier.clone();
+        }
+        let (mut columns, mut trees) =
+            (self.columns.take().unwrap_or_default(), std::mem::take(&mut self.trees));
         columns.clear();
+        trees.clear();
         // Where none are picked there is nothing to look up.
-        if step.fan_out != FanOut::Take(0) {
-            columns.extend(self.columns_of(types, step));
+        if step.fan_out != FanOut::Take(0) || config.types.is_none() {
+            for (column, tree) in self.columns_of(config.types.as_ref(), step) {
+                columns.push(column);
+                trees.push(tree);
+            }
         }
         let all = 0..columns.len();
-        self.columns = Some(columns);
+        (self.columns, self.trees) = (Some(columns), trees);
         all
     }
 
-    /// The columns of a step: those of its edge type, for the nodes of the frontier in order.
-    fn columns_of(&self, types: &TypedFanOuts, step: Step) -> impl Iterator<Item = NodeId> {
-        let edge_type = &types.schema.edge_types()[step.edge_type];
-        let targets = types.schema.node_types()[edge_type.target].nodes.clone();
-        let columns = edge_type.columns.start;
-        let frontier = self.nodes[self.frontier.clone()].iter().map(|&node| node.into());
+    /// The columns of a step, each with its tree: those of its edge type, for the nodes of the
+    /// frontier in order.
+    fn columns_of(
+        &self,
+        types: Option<&TypedFanOuts>,
+        step: Step,
+    ) -> impl Iterator<Item = (NodeId, u32)> {
+        let (targets, columns) = match types {
+            None => (0..NodeId::MAX, 0),
+            Some(types) => {
+                let edge_type = &types.schema.edge_types()[step.edge_type];
+                let targets = types.schema.node_types()[edge_type.target].nodes.clone();
+                (targets, edge_type.columns.start)
+            }
+        };
+        let forest = self.forest;
+        let frontier = self.nodes[self.frontier.clone()].iter().map(|&key| key.into());
+        let nodes = frontier.map(move |key: NodeId| match forest {
+            None => (key, 0),
+            Some(nodes) => (key % nodes, (key / nodes) as u32),
+        });
         let first = targets.start;
-        let of_type = frontier.filter(move |node: &NodeId| targets.contains(node));
-        of_type.map(move |node| node - first + columns)
+        let of_type = nodes.filter(move |(node, _)| targets.contains(node));
+        of_type.map(move |(node, tree)| (node - first + columns, tree))
+    }
+
+    /// The sources of a share of edges as nodes of their trees.
+    ///
+    /// `picked` are the edges of each column of the share, whose trees are `trees`.
+    pub fn in_trees(&self, sources: &mut [NodeId], picked: &[u32], trees: &[u32]) {
+        let Some(nodes) = self.forest else { return };
+        let mut rest = sources;
+        for (&picked, &tree) in picked.iter().zip(trees) {
+            let own = rest.split_off_mut(..picked as usize).expect("a source for each edge");
+            own.iter_mut().for_each(|source| *source += u64::from(tree) * nodes);
+        }
     }
 
     /// Notes that a step picks nothing for any of its columns.
     pub fn skip(&mut self, config: &SampleConfig, step: Step) {
         let Some(types) = &config.types else { return };
-        let columns = self.columns_of(types, step).count();
+        let columns = self.columns_of(Some(types), step).count();
         self.batch.picked.extend(std::iter::repeat_n(0, columns));
     }
 
@@ -68,19 +107,17 @@ impl<N: Stored> Work<N> {
         }
     }
 
-    /// Writes down how many edges of each column are picked; returns their sum.
+    /// Notes how many edges of each column are picked; returns their sum.
     ///
     /// `most` is what the batch may have in all.
     pub fn count(
         &mut self,
-        picker: Picker,
-        extents: &[Extent],
+        counts: impl ExactSizeIterator<Item = u64>,
         most: Option<u64>,
     ) -> Result<usize> {
         let mut picked = 0usize;
-        self.batch.picked.reserve(extents.len());
-        for extent in extents {
-            let count = picker.count(extent.degree);
+        self.batch.picked.reserve(counts.len());
+        for count in counts {
             let Ok(narrow) = u32::try_from(count) else {
                 return Err(Error::invalid(format!(
                     "a node of batch {} has {count} in-edges, more than a batch can hold",
@@ -120,8 +157,20 @@ impl<N: Stored> Work<N> {
 
     /// The batch, and what the next one may use again.
     pub fn finish(self) -> (SampledBatch, Locals, Drawn) {
-        let Self { mut batch, nodes, locals, drawn, .. } = self;
-        batch.nodes = N::ids(nodes);
+        let Self { mut batch, nodes, locals, drawn, forest, .. } = self;
+        batch.nodes = match forest {
+            None => N::ids(nodes),
+            Some(of_graph) => {
+                let key = |key: &N| -> NodeId { (*key).into() };
+                batch.trees.extend(nodes.iter().map(|one| (key(one) / of_graph) as u32));
+                let nodes = nodes.iter().map(|one| key(one) % of_graph);
+                if of_graph <= MOST_NARROW {
+                    nodes.map(|node| node as u32).collect::<Vec<u32>>().into()
+                } else {
+                    nodes.collect::<Vec<u64>>().into()
+                }
+            }
+        };
         (batch, locals, drawn)
     }
 }

@@ -1,0 +1,202 @@
+//! The in-edges of some columns with all that rules look at.
+
+use outercore_core::{Error, NodeId, Result, Stream};
+use outercore_format::Schema;
+use outercore_store::{Extent, Topology};
+use rayon::prelude::*;
+
+use super::pick::{Places, labor, last, uniform, weighted};
+use super::{Choice, EqualTimes, Rules, TimeOrder};
+use crate::config::Step;
+use crate::pick::{Picker, Taken};
+
+/// Edges that are looked at together: a bound of the memory that rules take.
+const PIECE: u64 = 1 << 20;
+
+/// Tells the numbers of sources from other draws of the same hop.
+const OF_SOURCES: u32 = 0x80;
+
+/// Columns of one step, of any batches.
+pub(crate) struct RuledColumns<'a> {
+    pub topology: &'a dyn Topology,
+    /// The types, where there are several.
+    pub schema: Option<&'a Schema>,
+    pub rules: &'a Rules,
+    pub picker: Picker,
+    pub step: Step,
+    pub stream: Stream,
+    pub hop: u32,
+    /// The column of each place.
+    pub columns: &'a [NodeId],
+    pub extents: &'a [Extent],
+    /// What the draws of a column belong to: its batch and coordinate.
+    pub draws_of: &'a [(u64, u64)],
+    /// Time of the seed that each column belongs to; empty where there are no times.
+    pub seed_times: &'a [i64],
+}
+
+/// What rules look at, for each edge of a piece.
+#[derive(Default)]
+struct Looks {
+    weights: Vec<f64>,
+    /// Latest of the edge's own time and its source's.
+    times: Vec<i64>,
+    /// Random numbers of the sources.
+    numbers: Vec<f64>,
+}
+
+impl RuledColumns<'_> {
+    /// The positions that are picked, column by column, and how many of each column.
+    ///
+    /// **Cost** looks at every in-edge of the columns, at most [`PIECE`] at a time or those of one
+    /// column.
+    ///
+    /// # Errors
+    /// Those of the topology and of the arrays; `Invalid` for a weight that is none.
+    pub fn pick(&self) -> Result<(Vec<u64>, Vec<usize>)> {
+        let (mut positions, mut counts) = (Vec::new(), Vec::with_capacity(self.columns.len()));
+        let mut first = 0;
+        while first < self.columns.len() {
+            let (mut last, mut edges) = (first, 0u64);
+            while last < self.columns.len()
+                && (last == first || edges + self.extents[last].degree <= PIECE)
+            {
+                edges += self.extents[last].degree;
+                last += 1;
+            }
+            for (start, places) in self.piece(first, last)? {
+                counts.push(places.len());
+                positions.extend(places.into_iter().map(|place| start + place));
+            }
+            first = last;
+        }
+        Ok((positions, counts))
+    }
+
+    /// Where the in-edges of each column begin, and the places picked among them.
+    fn piece(&self, first: usize, last: usize) -> Result<Vec<(u64, Places)>> {
+        let extents = &self.extents[first..last];
+        let of_extent = |extent: &Extent| extent.start..extent.start + extent.degree;
+        let positions: Vec<u64> = extents.iter().flat_map(of_extent).collect();
+        let looks = self.look_at(first, last, &positions)?;
+        let mut at = 0;
+        let starts: Vec<usize> = extents
+            .iter()
+            .map(|extent| {
+                let start = at;
+                at += extent.degree as usize;
+                start
+            })
+            .collect();
+        let columns = (first..last).into_par_iter().zip(starts).with_min_len(16);
+        let picked = columns.map_init(Taken::default, |taken, (column, edges)| {
+            (self.extents[column].start, self.of_column(column, edges, &looks, taken))
+        });
+        Ok(picked.collect())
+    }
+
+    /// The places picked of one column, whose edges begin at `edges` in the piece.
+    fn of_column(&self, column: usize, edges: usize, looks: &Looks, taken: &mut Taken) -> Places {
+        let degree = self.extents[column].degree;
+        let at = |place: u64| edges + place as usize;
+        let mut among: Places = (0..degree).collect();
+        if let (Some(times), Some(&now)) = (&self.rules.times, self.seed_times.get(column)) {
+            among.retain(|&place| match times.equal {
+                EqualTimes::Seen => looks.times[at(place)] <= now,
+                EqualTimes::Hidden => looks.times[at(place)] < now,
+            });
+            if times.order == TimeOrder::Last {
+                return last(self.step.fan_out, &among, |place| looks.times[at(place)]);
+            }
+        }
+        let (batch, coordinate) = self.draws_of[column];
+        let draws = || self.stream.uniform(batch, self.hop, coordinate);
+        match self.rules.choice {
+            Choice::Uniform => uniform(self.picker, &among, draws, taken),
+            Choice::Weighted(_) => {
+                let weights: Vec<f64> =
+                    among.iter().map(|&place| looks.weights[at(place)]).collect();
+                weighted(self.step.fan_out, self.picker.replaces(), &among, &weights, draws())
+            }
+            Choice::Labor => labor(self.step.fan_out, &among, |place| looks.numbers[at(place)]),
+        }
+    }
+
+    /// All that rules look at, of the edges of columns `first` to `last` at `positions`.
+    fn look_at(&self, first: usize, last: usize, positions: &[u64]) -> Result<Looks> {
+        let mut looks = Looks::default();
+        let edge_type = self.step.edge_type;
+        let first_row = self.schema.map_or(0, |schema| schema.edge_types()[edge_type].rows.start);
+        let weights = match &self.rules.choice {
+            Choice::Weighted(of_types) => of_types.get(edge_type).and_then(Option::as_ref),
+            _ => None,
+        };
+        let times = self.rules.times.as_ref();
+        let edge_times = times.and_then(|times| times.edges.get(edge_type)?.as_ref());
+        let node_type = self.schema.map_or(0, |schema| schema.edge_types()[edge_type].source);
+        let node_times = times.and_then(|times| times.nodes.get(node_type)?.as_ref());
+
+        let mut rows = Vec::new();
+        if weights.is_some() || edge_times.is_some() {
+            rows.resize(positions.len(), 0);
+            self.topology.edge_ids(positions, &mut rows)?;
+            rows.iter_mut().for_each(|row| *row -= first_row);
+        }
+        if matches!(self.rules.choice, Choice::Weighted(_)) {
+            looks.weights.resize(positions.len(), 1.0);
+        }
+        if let Some(weights) = weights {
+            weights.floats(&rows, &mut looks.weights)?;
+            let bad = |weight: &f64| !(weight.is_finite() && *weight >= 0.0);
+            if let Some(place) = looks.weights.iter().position(bad) {
+                return Err(Error::invalid(format!(
+                    "weight {} of the edge in row {}{}: expected a number from 0 on",
+                    looks.weights[place],
+                    rows[place],
+                    self.of_type()
+                )));
+            }
+        }
+        if times.is_some() {
+            looks.times.resize(positions.len(), i64::MIN);
+        }
+        if let Some(edge_times) = edge_times {
+            edge_times.integers(&rows, &mut looks.times)?;
+        }
+        let labor = matches!(self.rules.choice, Choice::Labor);
+        if node_times.is_some() || labor {
+            let mut sources = vec![0; positions.len()];
+            self.topology.sources(positions, &mut sources)?;
+            if labor {
+                let batches = (first..last).flat_map(|column| {
+                    std::iter::repeat_n(
+                        self.draws_of[column].0,
+                        self.extents[column].degree as usize,
+                    )
+                });
+                let number = |(&source, batch): (&u64, u64)| {
+                    self.stream.uniform(batch, self.hop | OF_SOURCES, source).unit()
+                };
+                looks.numbers = sources.iter().zip(batches).map(number).collect();
+            }
+            if let Some(node_times) = node_times {
+                let first =
+                    self.schema.map_or(0, |schema| schema.node_types()[node_type].nodes.start);
+                sources.iter_mut().for_each(|source| *source -= first);
+                let mut of_nodes = vec![0; positions.len()];
+                node_times.integers(&sources, &mut of_nodes)?;
+                for (time, of_node) in looks.times.iter_mut().zip(of_nodes) {
+                    *time = (*time).max(of_node);
+                }
+            }
+        }
+        Ok(looks)
+    }
+
+    /// For messages: which edge type this is, where there are several.
+    fn of_type(&self) -> String {
+        self.schema.map_or(String::new(), |schema| {
+            format!(" of edge type `{}`", schema.edge_types()[self.step.edge_type].name)
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! What decides besides degrees which in-edges of a node may be sampled, and how likely each is.
+
+mod candidates;
+mod pick;
+
+use std::sync::Arc;
+
+use outercore_core::{Error, Result};
+use outercore_store::row_values::RowValues;
+
+pub(crate) use candidates::RuledColumns;
+
+use crate::config::Seeds;
+
+/// Rules beyond the fan-out. The default has none: any in-edge, each equally likely.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Every seed gets a neighbourhood of its own: what two seeds reach is in the batch twice.
+    pub disjoint: bool,
+    /// How likely each edge is to be sampled.
+    pub choice: Choice,
+    /// What may be seen from a seed of a certain time. Each seed is then disjoint from the others.
+    pub times: Option<Times>,
+}
+
+/// How likely each in-edge of a node is to be sampled.
+#[derive(Clone, Debug, Default)]
+pub enum Choice {
+    /// All are equally likely.
+    #[default]
+    Uniform,
+    /// In proportion to weights, given by edge type and row within it. An edge type without weights
+    /// counts 1 for each edge. An edge of weight 0 is never sampled.
+    ///
+    /// **Source** without replacement: Efraimidis and Spirakis, "Weighted random sampling with a
+    /// reservoir", Information Processing Letters 97(5), 2006.
+    Weighted(Vec<Option<Arc<RowValues>>>),
+    /// The sources of a batch's edges share one random number each, so that neighbours of several
+    /// nodes are sampled together: fewer nodes for as many edges. Of a node with `d` in-edges those
+    /// are taken whose source's number is at most `fan-out / d`.
+    ///
+    /// **Source** LABOR-0 of Balin and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023.
+    Labor,
+}
+
+/// Times of edges and nodes, as whole numbers of any unit.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// By edge type, and row within it; an edge type without times may always be seen.
+    pub edges: Vec<Option<Arc<RowValues>>>,
+    /// By node type, and node within it; an edge from a type without times may always be seen.
+    pub nodes: Vec<Option<Arc<RowValues>>>,
+    /// Which of the edges that may be seen are taken.
+    pub order: TimeOrder,
+    /// Whether a seed sees what has its own time.
+    pub equal: EqualTimes,
+}
+
+/// Which edges are taken of those that may be seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeOrder {
+    /// Any, as the rules for likelihood say.
+    #[default]
+    Any,
+    /// The latest; of equal times those that come last among the node's in-edges.
+    Last,
+}
+
+/// Whether a seed sees what has its own time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EqualTimes {
+    /// It does: `time <= time of the seed`, as PyG has it.
+    #[default]
+    Seen,
+    /// It does not: `time < time of the seed`, as GraphBolt has it.
+    Hidden,
+}
+
+impl Rules {
+    /// Whether the seeds have neighbourhoods of their own.
+    pub fn is_disjoint(&self) -> bool {
+        self.disjoint || self.times.is_some()
+    }
+
+    /// Whether degrees alone do not decide.
+    pub(crate) fn look_at_edges(&self) -> bool {
+        !matches!(self.choice, Choice::Uniform) || self.times.is_some()
+    }
+
+    /// Checks what goes together.
+    ///
+    /// # Errors
+    /// `Invalid`: rules that contradict each other.
+    pub fn validate(&self, replace: bool) -> Result<()> {
+        let last = self.times.as_ref().is_some_and(|times| times.order == TimeOrder::Last);
+        let weighted = matches!(self.choice, Choice::Weighted(_));
+        let labor = matches!(self.choice, Choice::Labor);
+        let wrong = [
+            (last && weighted, "the latest edges are taken whatever their weights"),
+            (last && replace, "the latest edges are taken once each, without replacement"),
+            (labor && replace, "LABOR takes each edge at most once, without replacement"),
+            (
+                labor && self.is_disjoint(),
+                "LABOR shares neighbours between seeds, and disjoint seeds share none",
+            ),
+        ];
+        match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, why)) => Err(Error::invalid(why).hint("leave one of the two out")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that seeds have times where rules ask for them.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the batch.
+    pub(crate) fn check_seeds(&self, seeds: &Seeds) -> Result<()> {
+        let expected = if self.times.is_some() { seeds.nodes.len() } else { 0 };
+        if seeds.times.len() == expected {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "batch {}: {} times of {} seeds",
+            seeds.batch,
+            seeds.times.len(),
+            seeds.nodes.len()
+        )))
+    }
+}

@@ -1,0 +1,81 @@
+//! Which of some edges are taken: a function of their numbers and the draws alone.
+
+use outercore_core::Uniform;
+
+use crate::config::FanOut;
+use crate::pick::{Picker, Taken};
+
+/// Places of in-edges, among all of a node.
+pub(super) type Places = Vec<u64>;
+
+/// `picker`'s choice of `among`, each equally likely; ascending without replacement.
+pub(super) fn uniform(
+    picker: Picker,
+    among: &[u64],
+    draws: impl FnOnce() -> Uniform,
+    taken: &mut Taken,
+) -> Places {
+    let mut places = vec![0; picker.count(among.len() as u64) as usize];
+    picker.pick(among.len() as u64, draws, &mut places, taken);
+    places.into_iter().map(|place| among[place as usize]).collect()
+}
+
+/// The `count` latest of `among`, ascending by place; of equal times those with the higher place.
+pub(super) fn last(fan_out: FanOut, among: &[u64], time: impl Fn(u64) -> i64) -> Places {
+    let mut places = among.to_vec();
+    if let FanOut::Take(count) = fan_out
+        && (count as usize) < places.len()
+    {
+        places.sort_by_key(|&place| std::cmp::Reverse((time(place), place)));
+        places.truncate(count as usize);
+        places.sort_unstable();
+    }
+    places
+}
+
+/// A choice of `among` in proportion to weights, none of which is negative.
+///
+/// Without replacement each edge gets the key `-ln(u) / weight` of a draw `u` of its own, and the
+/// smallest keys win; ascending by place. With replacement draws fall into the sums of weights.
+pub(super) fn weighted(
+    fan_out: FanOut,
+    replace: bool,
+    among: &[u64],
+    weights: &[f64],
+    mut draws: Uniform,
+) -> Places {
+    let possible = among.iter().copied().zip(weights.iter().copied()).filter(|&(_, w)| w > 0.0);
+    let FanOut::Take(count) = fan_out else { return possible.map(|(place, _)| place).collect() };
+    if replace {
+        let (places, mut sums): (Places, Vec<f64>) = possible.unzip();
+        let mut sum = 0.0;
+        for weight in &mut sums {
+            sum += *weight;
+            *weight = sum;
+        }
+        if places.is_empty() {
+            return places;
+        }
+        let draw = |_| {
+            let at = draws.unit() * sum;
+            places[sums.partition_point(|&end| end <= at).min(places.len() - 1)]
+        };
+        return (0..count).map(draw).collect();
+    }
+    let mut keyed: Vec<(f64, u64)> =
+        possible.map(|(place, weight)| (-(1.0 - draws.unit()).ln() / weight, place)).collect();
+    if (count as usize) < keyed.len() {
+        keyed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        keyed.truncate(count as usize);
+    }
+    let mut places: Places = keyed.into_iter().map(|(_, place)| place).collect();
+    places.sort_unstable();
+    places
+}
+
+/// Those of `among` whose source's number is at most `fan-out / degree`.
+pub(super) fn labor(fan_out: FanOut, among: &[u64], number: impl Fn(u64) -> f64) -> Places {
+    let FanOut::Take(count) = fan_out else { return among.to_vec() };
+    let limit = f64::from(count) / among.len() as f64;
+    among.iter().copied().filter(|&place| number(place) < limit).collect()
+}
