@@ -81,7 +81,7 @@ def test_a_plan_says_what_ranking_takes(facts: Path, outcome: Any) -> None:
         if line.startswith(title)
     }
     assert found["one validation"].endswith("s, 2 triples, 1 pass over the table")
-    assert found["final figures"].endswith("s, 4 triples, 1 pass over the table")
+    assert found["final figures"].endswith("s, 4 triples, 2 passes over the table")
     # One to each end of two triples in either part, which stand in all three.
     assert "true answers 24, 96 B" in lines
     code, out, err = outcome("plan", "embed", facts, *words, "--no-count-answers")

@@ -176,25 +176,25 @@ def _ranking(
 
     By the rates, of which nothing is read from a device where all is in memory.
     """
-    parts = data.ranked_by_part(config.evaluation)
-    kinds = {part: kinds_of(config, count, size.entities) for part, count in parts.items()}
-    asked = {"final": (parts, kinds)}
+    counts = data.ranked_by_part(config.evaluation)
+    parts = {part: (some, kinds_of(config, some, size.entities)) for part, some in counts.items()}
+    asked = {"final": list(parts.values())}
     if "valid" in parts:
-        asked["validation"] = ({"valid": parts["valid"]}, {"valid": kinds["valid"][:1]})
+        count, kinds = parts["valid"]
+        asked["validation"] = [(count, kinds[:1])]
     return {
         name: asdict(
             plan_ranking(
                 config,
                 size,
                 placement,
-                list(counts.values()),
-                list(some.values()),
+                some,
                 triples_per_second=rates["triples_per_second"],
                 read_bandwidth=rates.get("read_bandwidth", float("inf")),
             )
         )
-        for name, (counts, some) in asked.items()
-        if counts
+        for name, some in asked.items()
+        if some
     }
 
 

@@ -119,7 +119,7 @@ def ranks(
     with _scoring(embedding, (part,), protocol, triples, seed, memory, observer) as scoring:
         if not scoring.has(part):
             raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
-        found = scoring.ranking(part, part)
+        found = scoring.ranking(part)
         held_out = scoring.triples(part)
     return Ranked(held_out.numpy(), found.reciprocal().numpy(), found.protocol)
 
