@@ -62,7 +62,7 @@ class Epochs:
         self._triples = triples
         self._count = counters
         self._counted = counters()
-        self.progress = self.saved = self._store.progress or Progress()
+        self.progress = self._store.progress or Progress()
         self.timeline = Timeline(list(self.progress.timeline))
         self._started: float | None = None
         self._since = time.monotonic()
@@ -200,7 +200,6 @@ class Epochs:
         with self.timeline.span("checkpoint"):
             # Saved before the span is over: the time of the last one is missing, and no more.
             self._store.checkpoint(replace(self.progress, timeline=list(self.timeline.spans)))
-        self.saved = self.progress
         self._started = time.perf_counter() if training else None
         self._since = time.monotonic()
         self._observer.checkpointed()

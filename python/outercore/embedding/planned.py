@@ -58,22 +58,17 @@ def plan_session(
     config: EmbedConfig,
     told: Progress | None = None,
     warm: WarmStart | None = None,
-    counted: Planned | None = None,
 ) -> Planned:
     """Opens the triples, counts true answers to what is ranked, and divides the budget.
 
-    What `counted` has found, a plan of the same run without the numbers that it gave, is not
-    looked for again. `told` hears of going through the triples; what it raises ends the work.
+    `told` hears of going through the triples; what it raises ends the work.
 
     Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
     """
     limits = config.evaluation
-    if counted is not None:
-        data, held_out, known = counted.data, counted.held_out, counted.known
-    else:
-        data = data_of(graph, config, told)
-        held_out = choose_parts(data, config, told)
-        known = count_answers(data, held_out, told) if limits.filtered else {}
+    data = data_of(graph, config, told)
+    held_out = choose_parts(data, config, told)
+    known = count_answers(data, held_out, told) if limits.filtered else {}
     size = Size(
         data.entities,
         data.relations,

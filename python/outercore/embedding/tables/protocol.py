@@ -84,11 +84,6 @@ class Progress:
     timeline: list[dict[str, Any]] = field(default_factory=list)
     """Spans of the whole run so far."""
 
-    @property
-    def begun(self) -> bool:
-        """Whether a batch was trained."""
-        return bool(self.epoch or self.batches)
-
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Progress:
         """Inverse of `dataclasses.asdict`; keys of a later release are left out."""
