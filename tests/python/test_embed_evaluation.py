@@ -13,7 +13,6 @@ from torch import Tensor
 import embed_reference as reference
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.gradients import negatives
-from outercore.embedding.gradients.kernels import Masked
 from outercore.embedding.gradients.models import CustomModel, build_model
 from outercore.embedding.ranking import evaluate as evaluation
 from outercore.embedding.ranking import ranks
@@ -223,7 +222,7 @@ def test_the_answers_of_a_hub_are_never_in_memory_for_all_its_questions(
         store.__class__ = Scattered
     seen, among = [], negatives.known_among
 
-    def watched(*given: Any) -> Iterator[Masked]:
+    def watched(*given: Any) -> Iterator[negatives.Pairs]:
         for found in among(*given):
             seen.append(len(found.rows))
             yield found

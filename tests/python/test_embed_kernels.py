@@ -13,7 +13,7 @@ from torch import Tensor
 import embed_reference as reference
 from outercore import _core
 from outercore.embedding.config import BuiltInModel, LossConfig, LossName, ModelConfig, ModelName
-from outercore.embedding.gradients.kernels import Masked, Workspace, pair_scores
+from outercore.embedding.gradients.kernels import Workspace, pair_scores
 from outercore.embedding.gradients.losses import build_loss
 from outercore.embedding.gradients.models import (
     Chunk,
@@ -50,7 +50,7 @@ def a_chunk(model: Model, side: Side, rows: int, negatives: int, *, seed: int, d
         targets=normal(rows, dim),
         candidates=normal(negatives, dim),
         weights=torch.rand(rows, generator=random, dtype=torch.float64) + 0.1,
-        masked=Masked(*hidden.nonzero(as_tuple=True)),
+        known=hidden,
         bias=normal(negatives) * 0.1,
     )
 

@@ -15,14 +15,13 @@ from outercore import _core
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.gradients.batches import CoreBatches
-from outercore.embedding.gradients.kernels import Masked, MaskMatrix, Workspace
+from outercore.embedding.gradients.kernels import Chunk, Side, Workspace
 from outercore.embedding.gradients.losses import build_loss
-from outercore.embedding.gradients.models import Chunk, Model, RowGradients, Side, build_model
+from outercore.embedding.gradients.models import Model, RowGradients, build_model
 from outercore.embedding.gradients.negatives import (
     Negatives,
     known_among,
     known_answers,
-    occurrences,
 )
 from outercore.embedding.gradients.optimizers import build_optimiser
 from outercore.embedding.gradients.pieces import even_pieces
@@ -258,9 +257,7 @@ class Trainer:
             weights = (pool.weights[places] * unit).to(device)
         rows = _on(device, question.anchors, question.relations, question.targets, negatives.rows)
         anchors, relations, targets, candidates = rows
-        fused = self.config.negatives.filter == "own" and self.model.fuses(
-            self._loss, pool.entities
-        )
+        left_out = self.config.negatives.filter
         chunk = Chunk(
             side=question.side,
             anchors=pool.entities[anchors],
@@ -268,9 +265,11 @@ class Trainer:
             targets=pool.entities[targets],
             candidates=pool.entities[candidates],
             weights=weights,
-            masked=None if fused else self._masked(context, side, triples, question, negatives),
             bias=None if negatives.bias is None else negatives.bias.to(device),
-            own=(targets, candidates) if fused else None,
+            own=(targets, candidates) if left_out == "own" else None,
+            known=self._known_among(context, side, triples, negatives.rows).to(device)
+            if left_out == "known"
+            else None,
         )
         to_candidates = torch.zeros_like(chunk.candidates)
         result = self.model.gradients(chunk, self._loss, to_candidates, self._workspace)
@@ -281,28 +280,11 @@ class Trainer:
         touched.relations.append((relations, result.relations))
         return value
 
-    def _masked(
-        self,
-        context: _PoolContext,
-        side: Side,
-        triples: Tensor,
-        question: Ask,
-        negatives: Negatives,
-    ) -> Masked | MaskMatrix | None:
-        device = context.pool.entities.device
-        match self.config.negatives.filter:
-            case "none":
-                return None
-            case "own":
-                rows = torch.arange(len(triples))
-                return occurrences(negatives.rows, rows, question.targets).to(device)
-            case "known":
-                return self._known_among(context, side, triples, negatives.rows).to(device)
-
     def _known_among(
         self, context: _PoolContext, side: Side, triples: Tensor, candidates: Tensor
-    ) -> MaskMatrix:
-        """Which candidates complete each triple, one end asked for, to one of the pool."""
+    ) -> Tensor:
+        """Which candidates complete each triple, one end asked for, to one of the pool: bool
+        [triples, candidates]."""
         hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
         asked = [(side, triples)]
         if self._undirected:
@@ -311,7 +293,7 @@ class Trainer:
         for of, some in asked:
             for found in known_among(context.known[of], some, candidates):
                 hidden[found.rows, found.columns] = True
-        return MaskMatrix(hidden)
+        return hidden
 
     def _regularise(self, chunk: Chunk, gradients: RowGradients) -> Tensor | float:
         if self._regulariser is None:

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.embedding.gradients.kernels import Masked
 from outercore.embedding.gradients.models import Model, Side
-from outercore.embedding.gradients.negatives import known_among, occurrences
+from outercore.embedding.gradients.negatives import Pairs, known_among, occurrences
 from outercore.embedding.gradients.trainer import Ask, ask
 from outercore.embedding.tables.protocol import Store
 from outercore.errors import InvalidError
@@ -115,7 +114,7 @@ class Questions:
         side = self._asked_for.side
         return self._model.paired(side, *rows), self._model.rounding(side, *rows)
 
-    def _known_among(self, entities: Tensor, some: slice) -> Iterator[Masked]:
+    def _known_among(self, entities: Tensor, some: slice) -> Iterator[Pairs]:
         """Where the other true answers of some questions stand among `entities`, some at a time."""
         if self._known is None:
             return
@@ -125,10 +124,10 @@ class Questions:
             rest = others != targets[found.rows]
             if not self._loops:
                 rest &= others != anchors[found.rows]
-            yield Masked(found.rows[rest], found.columns[rest])
+            yield Pairs(found.rows[rest], found.columns[rest])
 
     def _compare_some(
-        self, tally: Tally, some: slice, entities: Tensor, rows: Tensor, out: Masked
+        self, tally: Tally, some: slice, entities: Tensor, rows: Tensor, out: Pairs
     ) -> None:
         side = self._asked_for.side
         scores = self._model.scores(side, self._anchors[some], self._relations[some], rows)

@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from outercore.embedding.gradients.models.base import QueryModel, Side, Start
+from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.models.base import QueryModel, Start
 from outercore.embedding.gradients.models.complex_rows import complex_product
 
 

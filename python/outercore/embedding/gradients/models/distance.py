@@ -7,8 +7,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from outercore.embedding.gradients.kernels import Euclidean, Manhattan, Modulus
-from outercore.embedding.gradients.models.base import QueryModel, Side, Start
+from outercore.embedding.gradients.kernels import Euclidean, Manhattan, Modulus, Side
+from outercore.embedding.gradients.models.base import QueryModel, Start
 from outercore.embedding.gradients.models.complex_rows import complex_product, turn_of
 
 
