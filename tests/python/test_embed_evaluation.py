@@ -37,7 +37,7 @@ def a_store(
     store.entities = torch.randn(ENTITIES, DIM, generator=random, dtype=torch.float64)
     if rows is not None:
         store.entities = rows
-    width = build_model(config).relation_width(DIM)
+    width = config.relation_width
     many = RELATIONS * (2 if config.reciprocal else 1)
     store.relations = torch.randn(many, width, generator=random, dtype=torch.float64)
     store.relations = store.relations.to(store.entities.dtype)
@@ -332,7 +332,7 @@ def test_nothing_to_rank_and_entities_out_of_range_are_refused() -> None:
 def test_a_model_of_ones_own_is_ranked_as_the_built_in_one() -> None:
     config = ModelConfig(kind="distmult", dim=DIM)
     store = a_store(config)
-    own = CustomModel(lambda h, r, t: (h * r * t).sum(-1), relations=DIM, block_numbers=999)
+    own = CustomModel(lambda h, r, t: (h * r * t).sum(-1), block_numbers=999)
     expected = evaluate(store, build_model(config), store.triples, known=[store.triples])
     assert evaluate(store, own, store.triples, known=[store.triples]) == expected
 

@@ -94,8 +94,7 @@ def embed(
         if start_from is not None:
             warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
         if own is not None:
-            model = build_model(chosen.model, own.function)
-            check_score(own, chosen.model.dim, model.relation_width(chosen.model.dim))
+            check_score(own, chosen.model.dim, chosen.model.relation_width)
         more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
         if from_data is not None:
             more["started_from_data"] = str(Path(from_data).resolve())

@@ -23,13 +23,14 @@ from outercore.embedding.gradients.negatives import (
     known_among,
     known_answers,
 )
-from outercore.embedding.gradients.optimizers import build_optimiser
+from outercore.embedding.gradients.optimizers import STEPS
 from outercore.embedding.gradients.pieces import even_pieces
 from outercore.embedding.gradients.pool_negatives import Asked, PoolNegatives
-from outercore.embedding.gradients.regularizers import build_regulariser
+from outercore.embedding.gradients.regularizers import REGULARISERS
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.tables.layout import TableLayout
+from outercore.embedding.tables.placement import state_width
 from outercore.embedding.tables.protocol import Pool, Store
 
 
@@ -54,17 +55,15 @@ def ask(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -
 
 def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> TableLayout:
     """The widths and initial values that a run needs."""
-    dim, relation_width = config.model.dim, model.relation_width(config.model.dim)
-    start = model.start(dim)
+    start, width = model.start(config.model.dim), config.model.relation_width
     if config.model.init_scale:
         start = start._replace(entities=config.model.init_scale)
-    relation_optimiser = build_optimiser(config.optimiser.relations)
     return TableLayout(
-        width=dim,
-        state_width=build_optimiser(config.optimiser.kind).state_width(dim),
+        width=config.model.dim,
+        state_width=state_width(config.optimiser.kind, config.model.dim),
         relation_rows=relation_count * (2 if config.model.reciprocal else 1),
-        relation_width=relation_width,
-        relation_state_width=relation_optimiser.state_width(relation_width),
+        relation_width=width,
+        relation_state_width=state_width(config.optimiser.relations, width),
         start=start,
     )
 
@@ -109,14 +108,12 @@ class Trainer:
         self._undirected = undirected
         self.model = build_model(config.model) if model is None else model
         self._loss = build_loss(config.loss)
-        self._entity_steps = build_optimiser(config.optimiser.kind)
-        self._relation_steps = build_optimiser(config.optimiser.relations)
-        self._regulariser = build_regulariser(config.regulariser)
+        self._move_entities = STEPS[config.optimiser.kind]
+        self._move_relations = STEPS[config.optimiser.relations]
+        self._regulariser = REGULARISERS.get(config.regulariser.kind)
         self._workspace = Workspace()
         self._core = (
-            CoreBatches.for_run(config, self.model, self._loss, store.relation_count)
-            if native
-            else None
+            CoreBatches.for_run(config, self.model, store.relation_count) if native else None
         )
         # Not the triples themselves: a store in partitions lets go of them before the next ones.
         self._known_of: weakref.ref[Tensor] | None = None
@@ -230,10 +227,10 @@ class Trainer:
         fit = math.isfinite(loss) and _fit(pool.entity_state, *entities)
         if not fit or (relations and not _fit(self.store.relation_state, *relations)):
             raise _diverged(at, str(loss))
-        self._entity_steps.step(pool.entities, pool.entity_state, *entities, rates[0])
+        self._move_entities(pool.entities, pool.entity_state, *entities, rates[0])
         if relations:
             tables = (self.store.relations, self.store.relation_state)
-            self._relation_steps.step(*tables, *relations, rates[1])
+            self._move_relations(*tables, *relations, rates[1])
         return loss
 
     def _chunk(
@@ -310,7 +307,7 @@ class Trainer:
             parts.append((chunk.relations, gradients.relations, of_relations))
         for rows, gradient, weight in parts:
             if weight:
-                cost += self._regulariser.add(
+                cost += self._regulariser(
                     rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
                 )
         return cost

@@ -42,15 +42,8 @@ class Model(Protocol):
     """What training and evaluation need of a score function."""
 
     @property
-    def name(self) -> str:
-        """As the configuration has it."""
-
-    @property
     def complex_rows(self) -> bool:
         """Whether a row's halves are real and imaginary parts; the N3 norm takes moduli then."""
-
-    def relation_width(self, dim: int) -> int:
-        """Numbers in a relation's row; 0 where the model has no relations."""
 
     def start(self, dim: int) -> Start:
         """The size of initial values, where the user names none."""
@@ -73,13 +66,8 @@ class Model(Protocol):
 class QueryModel:
     """A model by query and similarity."""
 
-    name: str
     complex_rows = False
     similarity: Similarity = Inner()
-
-    def relation_width(self, dim: int) -> int:
-        """See `Model`."""
-        return dim
 
     def start(self, dim: int) -> Start:
         """See `Model`."""

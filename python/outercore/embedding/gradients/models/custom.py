@@ -25,26 +25,17 @@ class CustomModel:
     Example:
         >>> def score(heads, relations, tails):
         ...     return (heads * relations.tanh() * tails).sum(-1)
-        >>> model = CustomModel(score, relations=100)
+        >>> model = CustomModel(score)
     """
 
     score: ScoreFunction
-    relations: int
-    """Numbers in a relation's row."""
-    name: str = "custom"
-    scale: float = 0.1
-    """Deviation of initial values."""
     complex_rows: bool = False
     block_numbers: int = 1 << 21
     """Rows x candidates x width that are computed at once."""
 
-    def relation_width(self, dim: int) -> int:
-        """See `Model`."""
-        return self.relations
-
     def start(self, dim: int) -> Start:
         """See `Model`."""
-        return Start(self.scale)
+        return Start(0.1)
 
     def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """See `Model`."""

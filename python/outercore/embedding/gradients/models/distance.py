@@ -18,8 +18,6 @@ class TransE(QueryModel):
     Source: Bordes et al., "Translating embeddings", NIPS 2013.
     """
 
-    name = "transe"
-
     def __init__(self, norm: Literal[1, 2] = 1) -> None:
         self.similarity = Manhattan() if norm == 1 else Euclidean()
 
@@ -46,13 +44,8 @@ class RotatE(QueryModel):
     Source: Sun et al., "RotatE: knowledge graph embedding by relational rotation", ICLR 2019.
     """
 
-    name = "rotate"
     complex_rows = True
     similarity = Modulus()
-
-    def relation_width(self, dim: int) -> int:
-        """See `Model`."""
-        return dim // 2
 
     def start(self, dim: int) -> Start:
         """See `Model`. Angles start evenly over the circle."""
