@@ -23,6 +23,7 @@ from outercore.embedding.tables.layout import TableLayout
 from outercore.embedding.tables.opening import open_store
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import (
+    Decision,
     Placement,
     Size,
     decide,
@@ -45,6 +46,8 @@ class Planned:
 
     data: EmbedData
     size: Size
+    decision: Decision
+    """As the core made it, before any triples were counted by bucket."""
     placement: Placement
     config: EmbedConfig
     """With the numbers that the budget gave."""
@@ -78,8 +81,9 @@ def plan_session(
         answers=answers_in(known),
         first_rows=0 if warm is None else warm.memory,
     )
-    placement = decide(config, size).placement
-    return Planned(data, size, placement, resolved(config, placement), held_out, known)
+    decision = decide(config, size)
+    chosen = resolved(config, decision.placement)
+    return Planned(data, size, decision, decision.placement, chosen, held_out, known)
 
 
 def placed_anew(
