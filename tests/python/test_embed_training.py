@@ -537,17 +537,6 @@ def test_triples_out_of_range_are_named(triples: Tensor, message: str) -> None:
         MemoryStore(triples, 4, 2)
 
 
-def test_weights_that_are_no_weights_are_named() -> None:
-    triples = shifts(5)
-    for bad in (-1.0, float("nan"), float("inf")):
-        weights = torch.ones(len(triples))
-        weights[3] = bad
-        with pytest.raises(InvalidError, match="weights: row 3"):
-            MemoryStore(triples, 5, 4, weights=weights)
-    with pytest.raises(InvalidError, match="expected 20, found"):
-        MemoryStore(triples, 5, 4, weights=torch.ones(3))
-
-
 def test_the_default_model_is_complex() -> None:
     assert type(trainer_of(EmbedConfig(), shifts()).model) is type(build_model(ModelConfig()))
 

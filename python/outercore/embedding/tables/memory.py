@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.embedding.tables.checks import check_triples, check_weights
+from outercore.embedding.tables.checks import check_triples
 from outercore.embedding.tables.layout import StartRows, TableLayout
 from outercore.embedding.tables.npy import read_npy, read_npy_into, write_npy
 from outercore.embedding.tables.protocol import Pool, Progress
@@ -68,8 +68,6 @@ class MemoryStore:
         check_triples("triples", self.triples, self.entity_count, self.relation_count)
         # By columns they may come; the core goes through them triple by triple.
         self.triples = self.triples.contiguous()
-        if self.weights is not None:
-            check_weights(self.weights, len(self.triples))
         self.degrees = torch.zeros(self.entity_count, dtype=torch.int64)
         for column in (0, 2):
             # Not by a copy of the ends, which is twice what an epoch's order takes.
