@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 import outercore
 from outercore.embedding.changes import Change
@@ -23,6 +21,7 @@ from outercore.embedding.gradients.custom import (
     require_same,
 )
 from outercore.embedding.gradients.models import ScoreFunction, build_model
+from outercore.embedding.gradients.threads import threads_of
 from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.result import EmbedResult
@@ -177,7 +176,7 @@ def _run(
         config = replace(config, budget=replace(config.budget, memory=str(memory)))
     stop = StopRequest()
     with ExitStack() as stack:
-        stack.enter_context(_threads(config.budget.threads))
+        stack.enter_context(threads_of(config.budget.threads))
         stack.enter_context(stop_on_signals(stop))
         model = build_model(config.model, own and own.function)
         watch = observer or Observer()
@@ -216,14 +215,3 @@ def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnSc
     own = own_score(score)
     require_same(f"run `{run.path}`", str(place), digest, own)
     return own
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """PyTorch computes with so many threads within the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
