@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -72,11 +72,7 @@ class Epochs:
     @property
     def reports(self) -> list[EpochReport]:
         """Of all epochs that are done."""
-        known = {item.name for item in fields(EpochReport)}
-        return [
-            EpochReport(**{name: value for name, value in report.items() if name in known})
-            for report in self.progress.reports
-        ]
+        return [EpochReport(**report) for report in self.progress.reports]
 
     @property
     def finished(self) -> bool:
