@@ -82,11 +82,8 @@ def chunk_gradients(
         negatives = score(model, candidates, of_many, many)
     if chunk.bias is not None:
         negatives = negatives + chunk.bias
-    if chunk.masked is not None:
-        hidden = torch.zeros_like(negatives, dtype=torch.bool)
-        masked = chunk.masked.pairs()
-        hidden[masked.rows, masked.columns] = True
-        negatives = negatives.masked_fill(hidden, -torch.inf)
+    if chunk.known is not None:
+        negatives = negatives.masked_fill(chunk.known, -torch.inf)
     value = loss(objective, positives, negatives, chunk.weights)
     found = torch.autograd.grad(value, leaves, allow_unused=True)
     gradients = [

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 import outercore as oc
 from outercore._native import Importer
 from outercore.embedding.config import ModelConfig, ModelName
-from outercore.embedding.gradients.models import build_model
 from outercore.embedding.use.embedding import Embedding
 from outercore.sources.triples import TripleOptions, import_triples
 
@@ -81,7 +80,7 @@ def embed(
     model = ModelConfig(kind, WIDTH, norm, reciprocal)
     rows = len(graph.relations) * (2 if reciprocal else 1)
     entities = draws.standard_normal((graph.num_nodes, WIDTH), np.float32)
-    width = build_model(model).relation_width(WIDTH)
+    width = model.relation_width
     relations = draws.standard_normal((rows, width), np.float32)
     return write_run(path, graph.root, entities, relations, model, len(graph.relations))
 
@@ -100,6 +99,6 @@ def clustered(path: Path, graph: oc.Graph, kind: ModelName, count: int = 3000) -
     draws = np.random.default_rng(7)
     centres = draws.standard_normal((30, 16), np.float32)
     rows = centres[draws.integers(0, 30, count)] + 0.4 * draws.standard_normal((count, 16))
-    width = build_model(ModelConfig(kind, 16)).relation_width(16)
+    width = ModelConfig(kind, 16).relation_width
     relations = draws.standard_normal((1, width), np.float32)
     return write_run(path, graph.root, rows.astype(np.float32), relations, ModelConfig(kind, 16), 1)

@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from outercore.embedding.epochs import Epochs
@@ -81,12 +80,9 @@ def test_a_plan_says_what_ranking_takes(facts: Path, outcome: Any) -> None:
         if line.startswith(title)
     }
     assert found["one validation"].endswith("s, 2 triples, 1 pass over the table")
-    assert found["final figures"].endswith("s, 4 triples, 1 pass over the table")
+    assert found["final figures"].endswith("s, 4 triples, 2 passes over the table")
     # One to each end of two triples in either part, which stand in all three.
     assert "true answers 24, 96 B" in lines
-    code, out, err = outcome("plan", "embed", facts, *words, "--no-count-answers")
-    assert code == 0, err
-    assert ", estimated" in out
     cut = (
         "--set",
         "budget.partitions=5",
@@ -165,7 +161,7 @@ def test_embed_in_partitions_says_what_moved(facts: Path, outcome: Any) -> None:
 
 
 @pytest.mark.parametrize("slots", [(), ("--set", "budget.partitions=5", "--set", "budget.slots=3")])
-def test_a_rate_that_is_too_high_leaves_rows_to_use(
+def test_a_rate_that_is_too_high_leaves_no_tables_and_a_lower_one_trains(
     tmp_path: Path, outcome: Any, slots: tuple[str, ...]
 ) -> None:
     (tmp_path / "train.tsv").write_text(triples(3))
@@ -175,18 +171,11 @@ def test_a_rate_that_is_too_high_leaves_rows_to_use(
     code, _, err = outcome("embed", "facts", *words, "--learning-rate", "1e15", "--out", "run")
     assert code == 1
     assert "expected a finite loss and gradient" in err
-    assert "no epoch was validated before: the last tables are in `run`" in err
-    said = " ".join(err.split())
-    assert "`outercore embed facts --from run --learning-rate LOWER`" in said
-    assert "`outercore embed --resume run --learning-rate LOWER` begins anew" in said
-    code, _, err = outcome("embedding", "export", "run", "--out", "vectors.npy")
-    assert code == 0, err
-    assert np.isfinite(np.load("vectors.npy")).all()
-    assert outcome("embedding", "neighbours", "run", "e1")[0] == 0
-    code, _, err = outcome("embed", "--resume", "run")
-    assert code == 1
-    assert "it would do so again" in " ".join(err.split())
-    code, _, err = outcome("embed", "--resume", "run", "--learning-rate", "0.1")
+    assert "no epoch was validated before" in err
+    assert "lower the learning rate" in err
+    assert not Path("run/embedding.json").exists()
+    again = ("--resume", "run") if slots else ("facts", *words, "--out", "run")
+    code, _, err = outcome("embed", *again, "--learning-rate", "0.1")
     assert code == 0, err
 
 
@@ -222,14 +211,11 @@ def test_a_plain_graphs_run_is_not_ranked_without_its_configuration(
     assert "hint: give the run directory with all that was in it" in err
 
 
-def test_a_rate_far_too_high_leaves_the_best_or_last_tables(friends: Path, outcome: Any) -> None:
+def test_a_rate_far_too_high_for_a_plain_graph_is_named(friends: Path, outcome: Any) -> None:
     words = ("--loss", "logistic", "--lr", "1e30", "--seed", "5", "--held-out", "0.3")
     code, _, err = outcome("embed", friends, *SMALL, *words, "--out", "run")
     assert code == 1
     assert "hint: lower the learning rate" in err
-    assert "are in `run`" in err
-    assert Path("run/config.json").exists()
-    assert Path("run/embedding.json").exists()
 
 
 def test_nothing_held_out_means_no_figures(friends: Path, outcome: Any) -> None:

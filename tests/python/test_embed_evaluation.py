@@ -13,17 +13,14 @@ from torch import Tensor
 import embed_reference as reference
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.gradients import negatives
-from outercore.embedding.gradients.kernels import Masked
 from outercore.embedding.gradients.models import CustomModel, build_model
 from outercore.embedding.ranking import evaluate as evaluation
 from outercore.embedding.ranking import ranks
 from outercore.embedding.ranking.evaluate import (
-    Asked,
     Candidates,
     Evaluation,
     RankMetrics,
     evaluate,
-    rank_together,
 )
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.errors import InvalidError
@@ -40,7 +37,7 @@ def a_store(
     store.entities = torch.randn(ENTITIES, DIM, generator=random, dtype=torch.float64)
     if rows is not None:
         store.entities = rows
-    width = build_model(config).relation_width(DIM)
+    width = config.relation_width
     many = RELATIONS * (2 if config.reciprocal else 1)
     store.relations = torch.randn(many, width, generator=random, dtype=torch.float64)
     store.relations = store.relations.to(store.entities.dtype)
@@ -188,31 +185,17 @@ class Read(MemoryStore):
 
 
 @pytest.mark.parametrize("group", [1, 7, 25, 45, 100])
-def test_parts_and_kinds_of_candidates_are_ranked_in_the_same_passes(group: int) -> None:
+@pytest.mark.parametrize("kind", ["all", "uniform"])
+def test_a_group_of_triples_takes_one_pass_and_reads_its_ends_once(group: int, kind: Any) -> None:
     config = ModelConfig(dim=DIM, reciprocal=True)
     model, store = build_model(config), a_store(config)
-    every, drawn = Candidates(), Candidates("uniform", 9)
-    parts = [random_triples(count, seed) for seed, count in ((3, 30), (5, 15))]
-    kinds = [[every, drawn], [every]]
-    known = [store.triples, *parts]
-    answers = negatives.known_answers(torch.cat(known))
+    triples, candidates = random_triples(45, 3), Candidates(kind, 9)
     store.__class__ = Read
-    found = rank_together(
-        store,
-        model,
-        [Asked(some, of, answers) for some, of in zip(parts, kinds, strict=True)],
-        reciprocal=True,
-        group=group,
-    )
+    evaluate(store, model, triples, candidates=candidates, reciprocal=True, group=group)
     assert isinstance(store, Read)
     # Both sides share the rows of their ends, and all groups the candidates that are drawn.
-    assert (store.passes, store.others) == (-(-45 // group), 2 * 45 + 9)
-    for triples, of, rankings in zip(parts, kinds, found, strict=True):
-        for candidates, ranking in zip(of, rankings, strict=True):
-            alone = evaluate(
-                store, model, triples, known=known, candidates=candidates, reciprocal=True
-            )
-            assert ranking.evaluation() == alone
+    expected = (-(-45 // group), 2 * 45) if kind == "all" else (0, 2 * 45 + 9)
+    assert (store.passes, store.others) == expected
 
 
 class Scattered(MemoryStore):
@@ -239,7 +222,7 @@ def test_the_answers_of_a_hub_are_never_in_memory_for_all_its_questions(
         store.__class__ = Scattered
     seen, among = [], negatives.known_among
 
-    def watched(*given: Any) -> Iterator[Masked]:
+    def watched(*given: Any) -> Iterator[negatives.Pairs]:
         for found in among(*given):
             seen.append(len(found.rows))
             yield found
@@ -349,7 +332,7 @@ def test_nothing_to_rank_and_entities_out_of_range_are_refused() -> None:
 def test_a_model_of_ones_own_is_ranked_as_the_built_in_one() -> None:
     config = ModelConfig(kind="distmult", dim=DIM)
     store = a_store(config)
-    own = CustomModel(lambda h, r, t: (h * r * t).sum(-1), relations=DIM, block_numbers=999)
+    own = CustomModel(lambda h, r, t: (h * r * t).sum(-1), block_numbers=999)
     expected = evaluate(store, build_model(config), store.triples, known=[store.triples])
     assert evaluate(store, own, store.triples, known=[store.triples]) == expected
 

@@ -29,7 +29,7 @@ def test_both_ends_of_a_triple_are_asked_for_with_the_same_score(config: ModelCo
     model = build_model(config)
     random = torch.Generator().manual_seed(4)
     heads, tails = torch.randn(2, 30, 8, generator=random, dtype=torch.float64)
-    relations = torch.randn(30, model.relation_width(8), generator=random, dtype=torch.float64)
+    relations = torch.randn(30, config.relation_width, generator=random, dtype=torch.float64)
     expected = reference.score(config, heads, relations, tails)
     torch.testing.assert_close(model.paired("tail", heads, relations, tails), expected)
     torch.testing.assert_close(model.paired("head", tails, relations, heads), expected)
@@ -41,7 +41,7 @@ def test_pairs_and_paired_differ_by_no_more_than_the_rounding(config: ModelConfi
     for scale in (1e-3, 1.0, 1e3):
         random = torch.Generator().manual_seed(5)
         anchors, targets = torch.randn(2, 40, 8, generator=random) * scale
-        relations = torch.randn(40, model.relation_width(8), generator=random) * scale
+        relations = torch.randn(40, config.relation_width, generator=random) * scale
         pairs = model.scores("tail", anchors, relations, targets).diagonal()
         paired = model.paired("tail", anchors, relations, targets)
         slack = model.rounding("tail", anchors, relations, targets)

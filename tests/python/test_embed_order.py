@@ -6,7 +6,6 @@ import subprocess
 import sys
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
 import outercore as oc
@@ -97,16 +96,6 @@ def test_a_plan_says_what_an_epoch_costs() -> None:
     assert plan.hides
 
 
-def test_counts_of_buckets_are_taken_as_they_are() -> None:
-    order = partition_order("beta", partitions=6, slots=3)
-    even = order.plan(edges=3600, **PLAN)
-    counted = order.plan(edges=np.full((6, 6), 100), **PLAN)
-    assert counted.epoch_seconds == pytest.approx(even.epoch_seconds)
-    only = np.zeros((6, 6), np.int64)
-    only[0, 0] = 3600
-    assert order.plan(edges=only, **PLAN).compute_seconds == pytest.approx(even.compute_seconds)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -129,9 +118,7 @@ def test_impossible_orders_are_refused(arguments: dict[str, object], message: st
     [
         ({"read_bandwidth": 0.0}, "read bandwidth is 0"),
         ({"write_bandwidth": float("nan")}, "write bandwidth is nan"),
-        ({"edges": np.ones((2, 2), int)}, r"shape \(2, 2\), expected \(4, 4\)"),
-        ({"edges": [[0.5] * 4] * 4}, "of type float64"),
-        ({"edges": -1}, "expected counts from 0 on"),
+        ({"edges": -1}, "expected a number from 0 on"),
         ({"nodes": 0}, "expected nodes"),
     ],
 )

@@ -121,7 +121,7 @@ def test_of_a_plain_graph_its_links_are_known(
     draws = np.random.default_rng(1)
     entities = draws.standard_normal((graph.num_nodes, 4), np.float32)
     model = ModelConfig(kind, 4)
-    relations = draws.standard_normal((1, build_model(model).relation_width(4)), np.float32)
+    relations = draws.standard_normal((1, model.relation_width), np.float32)
     embedding = write_run(tmp_path / "run", graph.root, entities, relations, model, 1)
     arcs = set(edges) | ({(v, u) for u, v in edges} if undirected else set())
     asked: dict[str, Any] = {"tail" if part == "head" else "head": list(range(6))}

@@ -694,26 +694,25 @@ def test_neighbours_in_an_undirected_graph_are_known_from_both_ends(
 
     # PyTorch's batches, as on a GPU, are compared pair by pair; the core's by their outcome.
     asked: set[str] = set()
-    masked = Trainer._masked
+    among = Trainer._known_among
 
-    def compared(self, context, side, triples, question, negatives):  # type: ignore[no-untyped-def]
-        found = masked(self, context, side, triples, question, negatives)
+    def compared(self, context, side, triples, candidates):  # type: ignore[no-untyped-def]
+        found = among(self, context, side, triples, candidates)
         ends = context.pool.triples[:, [0, 2]].tolist()
         known = {(one, other) for pair in ends for one, other in (pair, pair[::-1])}
-        pairs = zip(*(places.tolist() for places in found.pairs()), strict=True)
         expected = {
             (row, column)
-            for row, anchor in enumerate(question.anchors.tolist())
-            for column, candidate in enumerate(negatives.rows.tolist())
+            for row, anchor in enumerate(triples[:, 0 if side == "tail" else 2].tolist())
+            for column, candidate in enumerate(candidates.tolist())
             if (anchor, candidate) in known
         }
-        assert set(pairs) == expected
+        assert {(row, column) for row, column in found.nonzero().tolist()} == expected
         if expected:
             asked.add(side)
         return found
 
     monkeypatch.setattr(CoreBatches, "for_run", lambda *_: None)
-    monkeypatch.setattr(Trainer, "_masked", compared)
+    monkeypatch.setattr(Trainer, "_known_among", compared)
     oc.embed(tmp_path / "g", config, out=tmp_path / "torch")
     assert asked == {"head", "tail"}
     core, other = (np.load(tmp_path / name / "entities.npy") for name in ("core", "torch"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.gradients.kernels import Inner, Workspace, query_gradients
+from outercore.embedding.gradients.kernels import Chunk, Inner, Workspace, query_gradients
 from outercore.embedding.gradients.losses import SoftmaxLoss
-from outercore.embedding.gradients.negatives import occurrences
 from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.errors import InvalidError
@@ -26,6 +26,19 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ODD_SIZES = [(1, 1, 1), (3, 2, 5), (64, 32, 16), (65, 33, 17), (7, 70, 129)]
 
 
+def a_chunk(queries: Tensor, targets: Tensor, candidates: Tensor, weights: Tensor) -> Chunk:
+    return Chunk("tail", queries, queries, targets, candidates, weights)
+
+
+def there(chunk: Chunk) -> Chunk:
+    """The same on the device."""
+    own = chunk.own and tuple(ids.to(DEVICE) for ids in chunk.own)
+    rows = {
+        name: some.to(DEVICE) for name, some in chunk._asdict().items() if torch.is_tensor(some)
+    }
+    return chunk._replace(**rows, own=own)
+
+
 @pytest.mark.parametrize("contrastive", [False, True])
 @pytest.mark.parametrize("extras", [False, True])
 @pytest.mark.parametrize(("rows", "count", "width"), ODD_SIZES)
@@ -36,35 +49,31 @@ def test_the_kernels_give_the_gradients_of_the_reference(
     queries, targets = torch.randn(2, rows, width, generator=random)
     candidates = torch.randn(count, width, generator=random)
     weights = torch.rand(rows, generator=random)
-    bias = torch.randn(count, generator=random) if extras else None
+    bias = torch.randn(count, generator=random)
     ids = torch.randint(0, 9, (count,), generator=random).sort().values
     own = torch.randint(0, 9, (rows,), generator=random)
     before = torch.randn(count, width, generator=random)
     expected_candidates = before.clone().double()
+    chunk = a_chunk(queries, targets, candidates, weights)
+    if extras:
+        chunk = chunk._replace(bias=bias, own=(own, ids))
+    precise = chunk._replace(
+        targets=targets.double(),
+        candidates=candidates.double(),
+        weights=weights.double(),
+        bias=bias.double() if extras else None,
+    )
     expected = query_gradients(
         Inner(),
         SoftmaxLoss(contrastive),
         queries.double(),
-        targets.double(),
-        candidates.double(),
-        weights.double(),
-        masked=occurrences(ids, torch.arange(rows), own) if extras else None,
-        bias=None if bias is None else bias.double(),
-        to_candidates=expected_candidates,
-        workspace=Workspace(),
+        precise,
+        expected_candidates,
+        Workspace(),
     )
     to_candidates = before.clone().to(DEVICE)
     found = triton_kernels.softmax_gradients(
-        queries.to(DEVICE),
-        targets.to(DEVICE),
-        candidates.to(DEVICE),
-        weights.to(DEVICE),
-        bias=None if bias is None else bias.to(DEVICE),
-        target_ids=own.to(DEVICE) if extras else None,
-        candidate_ids=ids.to(DEVICE) if extras else None,
-        to_candidates=to_candidates,
-        contrastive=contrastive,
-        tf32=False,
+        queries.to(DEVICE), there(chunk), to_candidates, contrastive=contrastive, tf32=False
     )
     for mine, theirs in (
         (found.value, expected.value),
@@ -94,17 +103,8 @@ def test_scores_far_apart_neither_overflow_nor_vanish() -> None:
     queries = torch.tensor([[200.0, 0.0], [-200.0, 0.0]], device=DEVICE)
     candidates = torch.tensor([[1.0, 0.0], [0.5, 0.0]], device=DEVICE)
     to_candidates = torch.zeros(2, 2, device=DEVICE)
-    found = triton_kernels.softmax_gradients(
-        queries,
-        candidates,
-        candidates,
-        torch.ones(2, device=DEVICE),
-        bias=None,
-        target_ids=None,
-        candidate_ids=None,
-        to_candidates=to_candidates,
-        tf32=False,
-    )
+    chunk = a_chunk(queries, candidates, candidates, torch.ones(2, device=DEVICE))
+    found = triton_kernels.softmax_gradients(queries, chunk, to_candidates, tf32=False)
     # Twice the positive among the negatives too: log 2 for each row.
     torch.testing.assert_close(float(found.value), 2 * 0.6931472, rtol=1e-4, atol=0)
     assert bool(found.queries.isfinite().all())
@@ -112,12 +112,13 @@ def test_scores_far_apart_neither_overflow_nor_vanish() -> None:
 
 def test_what_the_kernels_cannot_do_is_refused() -> None:
     rows = torch.zeros(2, 300, device=DEVICE)
-    options = {"bias": None, "target_ids": None, "candidate_ids": None, "to_candidates": rows}
+    wide = a_chunk(rows, rows, rows, rows[:, 0])
     with pytest.raises(InvalidError, match="at most 256, found 300"):
-        triton_kernels.softmax_gradients(rows, rows, rows, rows[:, 0], **options)
+        triton_kernels.softmax_gradients(rows, wide, rows)
     half = rows[:, :8].half()
+    short = a_chunk(half, half, half, half[:, 0])
     with pytest.raises(InvalidError, match="expected float32"):
-        triton_kernels.softmax_gradients(half, half, half, half[:, 0], **options)
+        triton_kernels.softmax_gradients(half, short, half)
 
 
 def test_training_with_the_kernels_is_training_without_them(

@@ -56,9 +56,6 @@ def test_a_warm_start_gives_old_rows_by_name(tmp_path: Path, before: bool, now: 
     new = facts(tmp_path / "new", train)
     embedding = embed(tmp_path / "run", old, reciprocal=before)
     start = warm_start(embedding.root, new, ModelConfig("complex", WIDTH, reciprocal=now))
-    assert (start.entities.known, start.entities.new) == (40, 2)
-    assert start.entities.left == 20
-    assert (start.matched_relations.known, start.matched_relations.new) == (RELATIONS, 1)
     ids = np.random.default_rng(1).permutation(42)
     rows = start(torch.from_numpy(ids))
     for row, name in zip(rows, new.entity_names(ids), strict=True):

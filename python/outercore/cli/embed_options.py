@@ -25,5 +25,5 @@ FromData = Annotated[
 ]
 Score = Annotated[
     str | None,
-    typer.Option(help="Your own score function, in PyTorch: `FILE.py:NAME` or `MODULE:NAME`."),
+    typer.Option(help="Your own score function, in PyTorch: `FILE.py:NAME`."),
 ]

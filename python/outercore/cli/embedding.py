@@ -14,9 +14,10 @@ from outercore.cli import console, options
 from outercore.cli.embedding_figures import compare, evaluate
 from outercore.cli.embedding_options import Ids, Metric, OfRun, Score, Searching
 from outercore.cli.embedding_results import written
+from outercore.embedding.use.export import FORMATS
 from outercore.embedding.use.questions import read_questions
 from outercore.errors import InvalidError
-from outercore.outputs import check_place
+from outercore.outputs import check_output
 from outercore.storage import missing_file
 
 _GROUP = 1024
@@ -39,9 +40,6 @@ class _Export(OfRun):
     relations: Annotated[
         bool, typer.Option("--relations", help="The relations' rows instead of the entities'.")
     ] = False
-    format: Annotated[
-        str | None, typer.Option(help="`npy`, `parquet` or `tsv`, whatever the file's name.")
-    ] = None
     ids: Ids = False
     overwrite: options.OverwriteFile = False
 
@@ -57,15 +55,13 @@ def export(given: _Export) -> None:
 
         outercore embedding export runs/first --relations --out relations.tsv
     """
-    check_place(given.out, option="--out", overwrite=given.overwrite)
+    check_output(given.out, FORMATS, option="--out", overwrite=given.overwrite)
     opened = given.open()
-    chosen: Any = given.format
     with console.bars(quiet=given.json) as progress:
         rows = embeddings.export(
             opened,
             given.out,
             what="relations" if given.relations else "entities",
-            format=chosen,
             by_id=given.ids,
             overwrite=given.overwrite,
             progress=progress,

@@ -26,7 +26,7 @@ Data = Annotated[
 ]
 Score = Annotated[
     str | None,
-    typer.Option("--score", help="The run's own score function: `FILE.py:NAME` or `MODULE:NAME`."),
+    typer.Option("--score", help="The run's own score function: `FILE.py:NAME`."),
 ]
 Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
 Metric = Annotated[

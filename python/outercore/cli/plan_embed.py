@@ -25,14 +25,6 @@ def plan_embed(
     start_from: embed_options.StartFrom = None,
     from_data: embed_options.FromData = None,
     score: embed_options.Score = None,
-    count_answers: Annotated[
-        bool | None,
-        typer.Option(
-            "--count-answers/--no-count-answers",
-            help="Count the true answers to held-out triples, as a run does, by a pass over all "
-            "triples; by default those of 10 million triples at most.",
-        ),
-    ] = None,
     triples_per_second: Annotated[
         float | None,
         typer.Option(help="What this machine trains; measured for a second by default."),
@@ -76,7 +68,6 @@ def plan_embed(
             triples_per_second=triples_per_second,
             read_bandwidth=read,
             write_bandwidth=write,
-            count_answers=count_answers,
             told=watch.preparing,
             **given,
         )
@@ -140,9 +131,8 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
         if (ranking := planned["ranking"].get(name)) is not None:
             rows.append((title, _of_ranking(ranking)))
     if (answers := planned.get("answers")) is not None:
-        how = "" if answers["counted"] else ", estimated"
         memory = format_size(answers["memory"])
-        rows.append(("true answers", f"{answers['count']:,}, {memory}{how}"))
+        rows.append(("true answers", f"{answers['count']:,}, {memory}"))
     return rows
 
 

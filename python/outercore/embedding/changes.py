@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from outercore.embedding.tables.protocol import Progress
 
 _PATHS = {field.name: field.path for field in fields(EmbedConfig) if field.name in CHANGEABLE}
-_STEPS = (
-    "learning_rate",
-    "relation_learning_rate",
-    "regulariser_weight",
-    "relation_regulariser_weight",
-)
-"""What decides how far a batch moves the rows."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +56,6 @@ class Change:
             for group, key in (path.split(".") for path in _PATHS.values())
             if before[group][key] != after[group][key]
         }
-
-    @property
-    def steps(self) -> bool:
-        """Whether batches move the rows otherwise than they would have."""
-        falling = self.before.optimiser.schedule != "constant"
-        decisive = (*_STEPS, "epochs") if falling else _STEPS
-        return any(_PATHS[name] in self.values for name in decisive)
 
     def require_more(self, progress: Progress) -> None:
         """Errors: `InvalidError` where the run is over with the new values as it was before, or

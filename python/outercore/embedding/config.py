@@ -72,6 +72,12 @@ class ModelConfig:
                 f"hint: use {self.dim + 1}"
             )
 
+    @property
+    def relation_width(self) -> int:
+        """Numbers in a relation's row; 0 where the model has no relations."""
+        special = {"dot": 0, "rotate": self.dim // 2, "custom": self.relation_dim or self.dim}
+        return special.get(self.kind, self.dim)
+
 
 @dataclass(frozen=True)
 class LossConfig:

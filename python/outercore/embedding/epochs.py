@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -62,7 +62,7 @@ class Epochs:
         self._triples = triples
         self._count = counters
         self._counted = counters()
-        self.progress = self.saved = self._store.progress or Progress()
+        self.progress = self._store.progress or Progress()
         self.timeline = Timeline(list(self.progress.timeline))
         self._started: float | None = None
         self._since = time.monotonic()
@@ -72,11 +72,7 @@ class Epochs:
     @property
     def reports(self) -> list[EpochReport]:
         """Of all epochs that are done."""
-        known = {item.name for item in fields(EpochReport)}
-        return [
-            EpochReport(**{name: value for name, value in report.items() if name in known})
-            for report in self.progress.reports
-        ]
+        return [EpochReport(**report) for report in self.progress.reports]
 
     @property
     def finished(self) -> bool:
@@ -200,7 +196,6 @@ class Epochs:
         with self.timeline.span("checkpoint"):
             # Saved before the span is over: the time of the last one is missing, and no more.
             self._store.checkpoint(replace(self.progress, timeline=list(self.timeline.spans)))
-        self.saved = self.progress
         self._started = time.perf_counter() if training else None
         self._since = time.monotonic()
         self._observer.checkpointed()

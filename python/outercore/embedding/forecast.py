@@ -11,7 +11,7 @@ import outercore
 from outercore._native import Progress
 from outercore.embedding import rates as measured
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data.parts import EmbedData, data_of, has_triples
+from outercore.embedding.data.parts import has_triples
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import own_score
 from outercore.embedding.options import configuration
@@ -19,21 +19,17 @@ from outercore.embedding.quality import quality_warning
 from outercore.embedding.ranking.passes import kinds_of, plan_ranking
 from outercore.embedding.tables.order import ORDER_KINDS, partition_order
 from outercore.embedding.tables.placement import (
-    Decision,
     Placement,
     Size,
-    decide,
     row_bytes,
     walks_of,
 )
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embedding.data.warm_start import WarmStart
+    from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.gradients.models import ScoreFunction
-
-_FEW_TRIPLES = 10_000_000
-"""Of a data set whose true answers are counted unasked: some seconds."""
+    from outercore.embedding.planned import Planned
 
 
 def plan(
@@ -47,25 +43,22 @@ def plan(
     triples_per_second: float | None = None,
     read_bandwidth: float | None = None,
     write_bandwidth: float | None = None,
-    count_answers: bool | None = None,
     told: Progress | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """How an embedding would use its memory, and what an epoch, a validation and the final figures
     cost, the epoch by every order of partitions.
 
-    Rates that are not given are measured: training for a second (which needs PyTorch), the device
-    by writing and reading 64 MiB beside the data set, unless `outercore probe` has measured how
-    it reads. Triples are taken to be spread evenly over the buckets.
+    True answers to held-out triples are counted, as a run does, by a pass over all triples. Rates
+    that are not given are measured: training for a second, the device by writing and reading 64 MiB
+    beside the data set, unless `outercore probe` has measured how it reads. Triples are taken to be
+    spread evenly over the buckets. Needs PyTorch.
 
     Args:
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
         triples_per_second, read_bandwidth, write_bandwidth: rates of the machine, the last two in
             bytes a second.
-        count_answers: whether to count the true answers to held-out triples, as a run does, by a
-            pass over all triples (which needs PyTorch); by default those of 10 million triples at
-            most. Else they are estimated.
-        told: is called with the progress of such passes.
+        told: is called with the progress of passes over triples.
 
     Raises:
         BudgetError: the budget is too small; the message has the least that works.
@@ -85,23 +78,22 @@ def plan(
     warm = None
     if start_from is not None:
         warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
-    data = data_of(graph, chosen, told)
-    size = _size(data, chosen, warm, count_answers, told)
-    decision = decide(chosen, size)
+    from outercore.embedding.planned import plan_session
+
+    planned = plan_session(graph, chosen, told, warm)
+    size = planned.size
     rates: dict[str, Any] = {"triples_per_second": triples_per_second}
     if triples_per_second is None:
         rates["triples_per_second"] = measured.triples_per_second(chosen, size, own)
         rates["triples_measured"] = True
-    if not decision.placement.in_memory:
+    if not planned.placement.in_memory:
         _measure_device(Path(graph.root), read_bandwidth, write_bandwidth, rates)
-    return _planned(chosen, data, size, decision, rates)
+    return _as_json(chosen, planned, rates)
 
 
-def _planned(
-    config: EmbedConfig, data: EmbedData, size: Size, decision: Decision, rates: dict[str, Any]
-) -> dict[str, Any]:
+def _as_json(config: EmbedConfig, plan: Planned, rates: dict[str, Any]) -> dict[str, Any]:
     """The plan as plain JSON values."""
-    placement = decision.placement
+    size, decision, placement = plan.size, plan.decision, plan.placement
     planned: dict[str, Any] = {
         "entities": size.entities,
         "relations": size.relations,
@@ -118,9 +110,8 @@ def _planned(
         planned["answers"] = {
             "count": decision.answers,
             "memory": decision.answer_bytes * decision.answers,
-            "counted": size.answers is not None,
         }
-    planned["ranking"] = _ranking(config, data, size, placement, rates)
+    planned["ranking"] = _ranking(config, plan.data, size, placement, rates)
     if placement.in_memory:
         return planned
     orders, missing = compare_orders(config, size, placement, rates)
@@ -139,32 +130,6 @@ def _planned(
     }
 
 
-def _size(
-    data: EmbedData,
-    config: EmbedConfig,
-    warm: WarmStart | None,
-    count: bool | None,
-    told: Progress | None,
-) -> Size:
-    """What is embedded, with true answers counted where that is wanted or done soon."""
-    evaluation, answers = config.evaluation, None
-    if count is None:
-        count = sum(part.count for part in data.parts.values()) <= _FEW_TRIPLES
-    if count and evaluation.filtered:
-        from outercore.embedding.ranking.scoring import answers_in, choose_parts, count_answers
-
-        answers = answers_in(count_answers(data, choose_parts(data, config, told), told))
-    return Size(
-        data.entities,
-        data.relations,
-        data.triples,
-        data.weighted,
-        held_out=data.ranked(evaluation),
-        answers=answers,
-        first_rows=0 if warm is None else warm.memory,
-    )
-
-
 def _ranking(
     config: EmbedConfig,
     data: EmbedData,
@@ -176,25 +141,25 @@ def _ranking(
 
     By the rates, of which nothing is read from a device where all is in memory.
     """
-    parts = data.ranked_by_part(config.evaluation)
-    kinds = {part: kinds_of(config, count, size.entities) for part, count in parts.items()}
-    asked = {"final": (parts, kinds)}
+    counts = data.ranked_by_part(config.evaluation)
+    parts = {part: (some, kinds_of(config, some, size.entities)) for part, some in counts.items()}
+    asked = {"final": list(parts.values())}
     if "valid" in parts:
-        asked["validation"] = ({"valid": parts["valid"]}, {"valid": kinds["valid"][:1]})
+        count, kinds = parts["valid"]
+        asked["validation"] = [(count, kinds[:1])]
     return {
         name: asdict(
             plan_ranking(
                 config,
                 size,
                 placement,
-                list(counts.values()),
-                list(some.values()),
+                some,
                 triples_per_second=rates["triples_per_second"],
                 read_bandwidth=rates.get("read_bandwidth", float("inf")),
             )
         )
-        for name, (counts, some) in asked.items()
-        if counts
+        for name, some in asked.items()
+        if some
     }
 
 

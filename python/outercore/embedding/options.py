@@ -8,7 +8,6 @@ from typing import Any
 
 from outercore.config.options import base_groups, groups_of, merge
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.recipes import RECIPES
 from outercore.embedding.recipes import recipe as recipe_of
 from outercore.errors import InvalidError
 
@@ -51,17 +50,8 @@ def configuration(
                 f"model `{model}`: found a score function beside it, which is a model itself"
             )
         options["model"] = _CUSTOM
-    groups = merge(_given(recipe), base_groups(base))
+    groups = merge({} if recipe is None else recipe_of(recipe), base_groups(base))
     groups = merge(groups, groups_of(EmbedConfig, options))
     if plain_graph and "kind" not in groups.get("model", {}):
         groups = merge(groups, {"model": {"kind": "dot"}})
     return EmbedConfig.from_dict(groups)
-
-
-def _given(recipe: str | None) -> Mapping[str, Any]:
-    """What a recipe says; others decide about the rest."""
-    if recipe is None:
-        return {}
-    recipe_of(recipe)
-    groups: Mapping[str, Any] = RECIPES[recipe]
-    return groups

@@ -23,6 +23,7 @@ from outercore.embedding.tables.layout import TableLayout
 from outercore.embedding.tables.opening import open_store
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import (
+    Decision,
     Placement,
     Size,
     decide,
@@ -45,6 +46,8 @@ class Planned:
 
     data: EmbedData
     size: Size
+    decision: Decision
+    """As the core made it, before any triples were counted by bucket."""
     placement: Placement
     config: EmbedConfig
     """With the numbers that the budget gave."""
@@ -58,22 +61,17 @@ def plan_session(
     config: EmbedConfig,
     told: Progress | None = None,
     warm: WarmStart | None = None,
-    counted: Planned | None = None,
 ) -> Planned:
     """Opens the triples, counts true answers to what is ranked, and divides the budget.
 
-    What `counted` has found, a plan of the same run without the numbers that it gave, is not
-    looked for again. `told` hears of going through the triples; what it raises ends the work.
+    `told` hears of going through the triples; what it raises ends the work.
 
     Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
     """
     limits = config.evaluation
-    if counted is not None:
-        data, held_out, known = counted.data, counted.held_out, counted.known
-    else:
-        data = data_of(graph, config, told)
-        held_out = choose_parts(data, config, told)
-        known = count_answers(data, held_out, told) if limits.filtered else {}
+    data = data_of(graph, config, told)
+    held_out = choose_parts(data, config, told)
+    known = count_answers(data, held_out, told) if limits.filtered else {}
     size = Size(
         data.entities,
         data.relations,
@@ -83,8 +81,9 @@ def plan_session(
         answers=answers_in(known),
         first_rows=0 if warm is None else warm.memory,
     )
-    placement = decide(config, size).placement
-    return Planned(data, size, placement, resolved(config, placement), held_out, known)
+    decision = decide(config, size)
+    chosen = resolved(config, decision.placement)
+    return Planned(data, size, decision, decision.placement, chosen, held_out, known)
 
 
 def placed_anew(

@@ -32,6 +32,7 @@ def triples_per_second(
     import torch
 
     from outercore.embedding.gradients.models import build_model
+    from outercore.embedding.gradients.threads import threads_of
     from outercore.embedding.gradients.trainer import Trainer, table_layout
     from outercore.embedding.tables.memory import MemoryStore
 
@@ -42,9 +43,7 @@ def triples_per_second(
         torch.randint(count, (batch,), generator=random)
         for count in (entities, size.relations, entities)
     ]
-    before = torch.get_num_threads()
-    torch.set_num_threads(config.budget.threads or before)
-    try:
+    with threads_of(config.budget.threads):
         model = build_model(config.model, score)
         layout = table_layout(config, model, size.relations)
         triples = torch.stack(columns, dim=1)
@@ -55,8 +54,6 @@ def triples_per_second(
         while time.perf_counter() - started < _LEAST_SECONDS:
             done += trainer.train_epoch(done + 1).triples
         return done / (time.perf_counter() - started)
-    finally:
-        torch.set_num_threads(before)
 
 
 def read_rate(directory: Path) -> float | None:

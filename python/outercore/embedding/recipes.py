@@ -8,32 +8,24 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
 
 
 def _read() -> dict[str, dict[str, Any]]:
     text = resources.files("outercore.embedding").joinpath("recipes.json").read_text("utf-8")
-    return json.loads(text)
+    return {name: one["config"] for name, one in json.loads(text).items()}
 
 
-_FILE = _read()
-
-RECIPES: dict[str, dict[str, Any]] = {name: one["config"] for name, one in _FILE.items()}
+RECIPES = _read()
 """Groups and keys of `EmbedConfig`; what a recipe leaves out takes its default."""
 
-ABOUT: dict[str, str] = {name: one["about"] for name, one in _FILE.items()}
-"""One line on each recipe."""
 
-SOURCES: dict[str, str] = {name: one["source"] for name, one in _FILE.items()}
-"""Where each recipe comes from."""
-
-
-def recipe(name: str) -> EmbedConfig:
-    """The configuration of that name.
+def recipe(name: str) -> Mapping[str, Any]:
+    """What the recipe of that name says.
 
     Errors: `InvalidError` names the recipes that there are.
     """
@@ -41,4 +33,4 @@ def recipe(name: str) -> EmbedConfig:
         close = difflib.get_close_matches(name, RECIPES, n=1)
         guess = f"did you mean `{close[0]}`" if close else f"known: {', '.join(RECIPES)}"
         raise InvalidError(f"recipe: unknown name `{name}`\nhint: {guess}")
-    return EmbedConfig.from_dict(RECIPES[name])
+    return RECIPES[name]

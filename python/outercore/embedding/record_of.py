@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.tables.placement import Placement, relation_width
+from outercore.embedding.tables.placement import Placement
 from outercore.runs import record as records
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def describe(
 ) -> dict[str, Any]:
     """What runs, on what data, where."""
     relations = data.relations * (2 if config.model.reciprocal else 1)
-    numbers = data.entities * config.model.dim + relations * relation_width(config.model)
+    numbers = data.entities * config.model.dim + relations * config.model.relation_width
     return {
         "description": {
             "run": run,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 import outercore
 from outercore.embedding.changes import Change
@@ -24,6 +21,7 @@ from outercore.embedding.gradients.custom import (
     require_same,
 )
 from outercore.embedding.gradients.models import ScoreFunction, build_model
+from outercore.embedding.gradients.threads import threads_of
 from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.result import EmbedResult
@@ -34,8 +32,6 @@ from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
     from outercore.embedding.data.warm_start import WarmStart
-    from outercore.embedding.planned import Planned
-    from outercore.embedding.session import Session
     from outercore.graph import Graph
 
 _COMMAND = "outercore embed"
@@ -93,17 +89,11 @@ def embed(
     )
     name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
-        from outercore.embedding.planned import plan_session
-
-        # Refused before anything is written.
         warm = None
         if start_from is not None:
             warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
-        watch = observer or Observer()
-        planned = plan_session(graph, chosen, watch.preparing, warm)
-        model = build_model(chosen.model, own and own.function)
         if own is not None:
-            check_score(own, chosen.model.dim, model.relation_width(chosen.model.dim))
+            check_score(own, chosen.model.dim, chosen.model.relation_width)
         more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
         if from_data is not None:
             more["started_from_data"] = str(Path(from_data).resolve())
@@ -111,7 +101,7 @@ def embed(
             more |= {"score": own.place, "score_digest": own.digest}
         run = EmbedDirectory.create(path, graph, chosen, more=more)
         with run.training(new=True):
-            return _run(graph, run, warm, own, observer, command, counted=planned)
+            return _run(graph, run, warm, own, observer, command)
 
 
 def resume(
@@ -139,8 +129,7 @@ def resume(
 
     Raises:
         InvalidError: the data set or the score function changed since; an option that a run
-            keeps, or with which there is nothing more to train; the run diverged, and would again.
-            Else as `embed`.
+            keeps, or with which there is nothing more to train. Else as `embed`.
         NotFoundError: no such run.
 
     Example:
@@ -158,8 +147,6 @@ def resume(
             if change.values:
                 raise _no_table(directory)
             return EmbedResult(directory.path, directory.record())
-        if not change.steps:
-            _require_unfailed(directory)
         own = _same_score(directory, score)
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
@@ -180,65 +167,27 @@ def _run(
     observer: Observer | None,
     command: str,
     memory: str | int | None = None,
-    counted: Planned | None = None,
     change: Change | None = None,
 ) -> EmbedResult:
     from outercore.embedding.session import Session
-
-    def opened(counted: Planned | None) -> Session:
-        return Session(graph, config, model, run, warm, watch, stop, command, counted)
-
-    def begin(session: Session) -> None:
-        if change is not None and change.values:
-            change.require_more(session.progress)
-            run.change(change, session.progress)
-            for name, (before, after) in change.values.items():
-                watch.note(f"{name} is {after} from here on, {before} before")
 
     config = run.config() if change is None else change.after
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=str(memory)))
     stop = StopRequest()
     with ExitStack() as stack:
-        stack.enter_context(_threads(config.budget.threads))
+        stack.enter_context(threads_of(config.budget.threads))
         stack.enter_context(stop_on_signals(stop))
         model = build_model(config.model, own and own.function)
         watch = observer or Observer()
-        return EmbedResult(run.path, _fit(opened, begin, counted))
-
-
-def _fit(
-    opened: Callable[[Planned | None], Session],
-    begin: Callable[[Session], None],
-    counted: Planned | None,
-) -> dict[str, Any]:
-    """The record of a run trained to its end; where its rows are lost, those of its last checkpoint
-    are kept, which is opened as after a crash."""
-    from outercore.embedding.session import RowsLostError
-
-    with closing(opened(counted)) as session:
-        begin(session)
-        try:
-            return session.fit()
-        except RowsLostError as error:
-            # Another one: with this one's frames the lost tables would stay in memory.
-            lost = RowsLostError(str(error))
-    del session
-    # A session is a cycle: what it does after epochs is a method of its own.
-    gc.collect()
-    with closing(opened(None)) as session:
-        raise session.keep_checkpoint(lost)
-
-
-def _require_unfailed(run: EmbedDirectory) -> None:
-    """Errors: `InvalidError` where the run diverged, as it would again to the bit."""
-    if (error := run.failed) is None:
-        return
-    hint = f"`{run.lowered}` goes on from its last checkpoint, or anew where there is none"
-    if run.description.exists():
-        again = f"outercore embed {run.data_set} --from {run.path} --learning-rate LOWER"
-        hint += f", `{again}` with its other options begins with its tables"
-    raise InvalidError(f"run `{run.path}` failed: {error}; it would do so again\nhint: {hint}")
+        session = Session(graph, config, model, run, warm, watch, stop, command)
+        stack.enter_context(closing(session))
+        if change is not None and change.values:
+            change.require_more(session.progress)
+            run.change(change, session.progress)
+            for name, (before, after) in change.values.items():
+                watch.note(f"{name} is {after} from here on, {before} before")
+        return EmbedResult(run.path, session.fit())
 
 
 def _no_table(run: EmbedDirectory) -> InvalidError:
@@ -266,14 +215,3 @@ def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnSc
     own = own_score(score)
     require_same(f"run `{run.path}`", str(place), digest, own)
     return own
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """PyTorch computes with so many threads within the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -78,31 +78,6 @@ class EmbedDirectory(RunDirectory):
         return self.description.exists() and self.record().get("status") == "finished"
 
     @property
-    def failed(self) -> str | None:
-        """With what message the run failed, if it would fail again as it is.
-
-        A run that has been changed since may have been killed before it could record more.
-        """
-        if not self._record.exists():
-            return None
-        record = self.record()
-        if record.get("status") != "failed" or record.get("changes", []) != self.changes:
-            return None
-        return str(record["result"]["error"])
-
-    @property
-    def lowered(self) -> str:
-        """The command by which a run that diverged goes on."""
-        words = ["outercore embed --resume", str(self.path), "--learning-rate LOWER"]
-        if self.config().optimiser.relation_learning_rate:
-            words.append("--set optimiser.relation_learning_rate=LOWER")
-        if self._record.exists() and self.config().optimiser.epochs <= len(self.record()["epochs"]):
-            words.append("--epochs MORE")
-        if (place := self.own_score[0]) is not None:
-            words.append(f"--score {place}")
-        return " ".join(words)
-
-    @property
     def fingerprint(self) -> str:
         """Of the data set that the run trains on."""
         return str(self._described()["fingerprint"])

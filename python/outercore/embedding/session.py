@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +44,6 @@ if TYPE_CHECKING:
     from outercore.graph import Graph
 
 
-class RowsLostError(DivergedError):
-    """Training ended with rows that are not finite, and there is a checkpoint to go back to."""
-
-
 @contextmanager
 def _stopped_early(run: EmbedDirectory) -> Iterator[None]:
     """Says how to go on where somebody asks to stop before the first batch."""
@@ -75,11 +70,10 @@ class Session:
         observer: Observer,
         stop: StopRequest,
         command: str = "",
-        counted: Planned | None = None,
     ) -> None:
         told = until_stopped(observer, stop)
         with _stopped_early(run):
-            planned = plan_session(graph, config, told, warm, counted)
+            planned = plan_session(graph, config, told, warm)
             if not run.begun:
                 planned = placed_anew(planned, config, run, observer, told)
         self._graph, self._run = graph, run
@@ -129,8 +123,7 @@ class Session:
         """Trains to the end and returns the run record.
 
         Errors: `InterruptError` after a checkpoint where somebody asked to stop; `DivergedError`
-        for a loss or a score that is not finite, with the best tables so far in the run, or the
-        last ones where none were validated; `RowsLostError` where these are not finite either.
+        for a loss or a score that is not finite, with the best tables so far in the run.
         """
         with self._writing_scalars():
             return self._fit()
@@ -155,18 +148,6 @@ class Session:
             ) from error
         except DivergedError as error:
             raise self._diverged(error) from error
-
-    def keep_checkpoint(self, lost: RowsLostError) -> DivergedError:
-        """Saves the tables of the checkpoint, the best ones before the last, instead of the lost
-        ones; the error that says so."""
-        message, _, hint = str(lost).partition("\nhint: ")
-        self._observer.note(f"rows are not finite any more: going back to {self._checkpoint()}")
-        self._store.restore()
-        if not self._finite():
-            return self._no_rows(message, hint)
-        which = f"rows are not finite any more: {self._best() or 'those'} of {self._checkpoint()}"
-        with self._writing_scalars():
-            return self._kept(message, hint, which)
 
     @property
     def progress(self) -> Progress:
@@ -251,55 +232,23 @@ class Session:
             raise DivergedError(f"final figures: {error}\nhint: {LOWER}") from error
 
     def _diverged(self, error: DivergedError) -> DivergedError:
-        """Saves the best tables so far, or the last ones where no validation has seen any."""
+        """Saves the best tables so far, where a validation has found any."""
         message, _, hint = str(error).partition("\nhint: ")
-        self._store.restore()
-        if not self.progress.begun or not self._finite():
-            # Nothing is recorded before these are saved: stopped there, the run is resumed, and
-            # comes here again.
-            if self._epochs.saved.begun:
-                return RowsLostError(str(error))
-            return self._no_rows(message, hint)
-        which = self._best() or "no epoch was validated before: the last tables"
-        return self._kept(message, hint, which)
-
-    def _no_rows(self, message: str, hint: str) -> DivergedError:
-        self._write_record("failed", {"error": message})
-        return DivergedError(f"{message}; no finite rows were trained before\nhint: {hint}")
-
-    def _kept(self, message: str, hint: str, which: str) -> DivergedError:
-        """Saves the tables as they are, which the error says."""
-        self._finish("failed", error=message)
-        run = self._run.path
-        again = f"outercore embed {self._graph.root} --from {run} --learning-rate LOWER"
-        return DivergedError(
-            f"{message}; {which} are in `{run}`\nhint: {hint}; {self._lowered()}, "
-            f"`{again}` with the run's other options begins with these tables"
-        )
-
-    def _best(self) -> str | None:
-        """The best tables so far, as a message names them."""
+        run = self._run
+        if run.begun or self.progress.reports:
+            hint += (
+                f"; `outercore embed --resume {run.path} --learning-rate LOWER` continues from its "
+                "last checkpoint, or anew where there is none"
+            )
         if self.progress.best is None:
-            return None
-        return f"the best tables, of epoch {1 + (self._best_epoch() or 0)},"
-
-    def _lowered(self) -> str:
-        """How the run goes on with a lower rate, and from where."""
-        begun = self._epochs.saved.begun
-        where = f"goes on from {self._checkpoint()}" if begun else "begins anew"
-        return f"`{self._run.lowered}` {where}"
-
-    def _checkpoint(self) -> str:
-        """The last one, as a message names it."""
-        saved = self._epochs.saved
-        if saved.batches:
-            return f"the checkpoint in epoch {saved.epoch + 1}"
-        return f"the checkpoint after epoch {saved.epoch}"
-
-    def _finite(self) -> bool:
-        """Whether all rows are; one pass over the table."""
-        blocks = (rows for _, rows in self._store.blocks())
-        return all(bool(rows.isfinite().all()) for rows in chain([self._store.relations], blocks))
+            self._write_record("failed", {"error": message})
+            return DivergedError(f"{message}; no epoch was validated before\nhint: {hint}")
+        self._store.restore()
+        self._finish("failed", error=message)
+        epoch = 1 + (self._best_epoch() or 0)
+        return DivergedError(
+            f"{message}; the best tables, of epoch {epoch}, are in `{run.path}`\nhint: {hint}"
+        )
 
     def _best_epoch(self) -> int | None:
         """The epoch whose tables are the run's, counted from 0; without validation the last one.

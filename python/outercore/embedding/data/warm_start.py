@@ -6,7 +6,6 @@ The optimiser begins afresh, which shakes the old rows for an epoch or two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,23 +21,6 @@ if TYPE_CHECKING:
 
     from outercore.embedding.config import ModelConfig
     from outercore.graph import Graph
-
-
-@dataclass(frozen=True)
-class Matched:
-    """How much of the old run goes on."""
-
-    known: int
-    """Of the new data set, those with an old row."""
-    new: int
-    left: int
-    """Of the old data set, those that the new one has no more."""
-
-    @classmethod
-    def of(cls, places: NDArray[np.int64], old: int) -> Matched:
-        """Counts `places`, the old id of each new one or -1."""
-        known = int((places >= 0).sum())
-        return cls(known, len(places) - known, old - known)
 
 
 class WarmStart:
@@ -66,8 +48,7 @@ class WarmStart:
             old.entities if embedding.named else embedding.num_entities,
             graph.entities if has_names(graph) else graph.num_nodes,
         )
-        self.entities = Matched.of(self._entities, embedding.num_entities)
-        if not self.entities.known:
+        if not (self._entities >= 0).any():
             raise InvalidError(
                 f"embedding `{embedding.root}`: data set `{graph.root}` has none of its "
                 f"{embedding.num_entities:,} entities\nhint: leave out `--from`"
@@ -77,7 +58,6 @@ class WarmStart:
             old.relations if has_names(old, "relation") else embedding.num_relations,
             graph.relations if has_names(graph, "relation") else embedding.num_relations,
         )
-        self.matched_relations = Matched.of(relations, embedding.num_relations)
         self.relations = _relation_rows(embedding, relations, reciprocal=model.reciprocal)
         """float32 [relation rows, relation width], not a number where there is no old row."""
 

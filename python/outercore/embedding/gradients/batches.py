@@ -11,38 +11,22 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.gradients.kernels import Euclidean, Manhattan, fits_core
-from outercore.embedding.gradients.losses import (
-    LogisticLoss,
-    Loss,
-    MarginLoss,
-    SelfAdversarialLoss,
-    SoftmaxLoss,
-)
-from outercore.embedding.gradients.models import (
-    ComplEx,
-    DistMult,
-    Dot,
-    Model,
-    RotatE,
-    SimplE,
-    TransE,
-)
+from outercore.embedding.gradients.kernels import fits_core
+from outercore.embedding.gradients.models import Model, QueryModel
 from outercore.embedding.gradients.pool_negatives import PoolNegatives
 from outercore.embedding.tables.protocol import Pool, Store
 
-_MODELS = (Dot, DistMult, ComplEx, RotatE, SimplE)
-_TRANSE = {Manhattan: "transe-manhattan", Euclidean: "transe-euclidean"}
 _SIZES = {"n3": "cubes", "l2": "squares"}
 
 
 class CoreBatches:
     """The core's training of a run's batches."""
 
-    def __init__(self, config: EmbedConfig, model: Model, loss: Loss, relation_count: int) -> None:
-        options, name = _loss_options(loss), _name(model)
-        assert options is not None
-        assert name is not None
+    def __init__(self, config: EmbedConfig, model: Model, relation_count: int) -> None:
+        name: str = config.model.kind
+        if name == "transe":
+            name += "-manhattan" if config.model.norm == 1 else "-euclidean"
+        loss = config.loss
         regulariser = config.regulariser
         size = _SIZES.get(regulariser.kind)
         if size == "cubes" and model.complex_rows:
@@ -51,11 +35,11 @@ class CoreBatches:
         if of_relations is None:
             of_relations = regulariser.weight
         # A row of angles has no size.
-        if model.relation_width(config.model.dim) != config.model.dim:
+        if config.model.relation_width != config.model.dim:
             of_relations = 0.0
         self._core = _core.BatchTrainer(
             name,
-            options,
+            (loss.kind, loss.ahead if loss.kind == "margin" else loss.margin, loss.temperature),
             size,
             (regulariser.weight, of_relations),
             relation_count if config.model.reciprocal else None,
@@ -64,15 +48,11 @@ class CoreBatches:
         )
 
     @staticmethod
-    def for_run(
-        config: EmbedConfig, model: Model, loss: Loss, relation_count: int
-    ) -> CoreBatches | None:
-        """The core's training, where the core knows all that the run is made of."""
-        if _name(model) is None:
-            return None
-        if _loss_options(loss) is None:
-            return None
-        return CoreBatches(config, model, loss, relation_count)
+    def for_run(config: EmbedConfig, model: Model, relation_count: int) -> CoreBatches | None:
+        """The core's training of a built-in model, which `config` describes."""
+        # A model of one's own may be given beside a configuration that names another.
+        own = not isinstance(model, QueryModel)
+        return None if own else CoreBatches(config, model, relation_count)
 
     @staticmethod
     def fit(pool: Pool, store: Store) -> bool:
@@ -119,25 +99,3 @@ class CoreBatches:
             rates,
             torch.get_num_threads(),
         )
-
-
-def _name(model: Model) -> str | None:
-    """What the core calls a model; `None` where it does not know it."""
-    # A subclass may be another model.
-    if type(model) is TransE:
-        return _TRANSE.get(type(model.similarity))
-    return model.name if type(model) in _MODELS else None
-
-
-def _loss_options(loss: Loss) -> _core.LossOptions | None:
-    """The loss as the core knows it, name, margin and temperature; `None` for any other."""
-    match loss:
-        case SoftmaxLoss(contrastive):
-            return ("contrastive" if contrastive else "softmax", 0.0, 1.0)
-        case LogisticLoss(margin):
-            return ("logistic", margin, 1.0)
-        case MarginLoss(margin):
-            return ("margin", margin, 1.0)
-        case SelfAdversarialLoss(margin, temperature):
-            return ("self-adversarial", margin, temperature)
-    return None

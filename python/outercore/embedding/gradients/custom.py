@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import importlib.util
 import inspect
 import math
@@ -30,35 +29,34 @@ class OwnScore(NamedTuple):
 
     function: ScoreFunction
     place: str
-    """`FILE.py:NAME` or `MODULE:NAME`, for people."""
+    """`FILE.py:NAME`, or the module and name of a function, for people."""
     digest: str
     """Of its own source text; empty where Python knows none."""
 
 
 def own_score(score: ScoreFunction | str) -> OwnScore:
-    """A score function by itself, or by where it is: `FILE.py:NAME` or `MODULE:NAME`.
+    """A score function by itself, or by where it is: `FILE.py:NAME`.
 
     It takes heads, relations and tails as tensors [..., width] that broadcast, and returns scores
     [...]; see `outercore.embedding.gradients.models.CustomModel`. Runs the file.
 
-    Errors: `NotFoundError` for the file, the module or the name; `InvalidError` for what is no
-    function, and for a file that fails.
+    Errors: `NotFoundError` for the file or the name; `InvalidError` for what is no function, and
+    for a file that fails.
 
     Example:
-        >>> own_score("outercore.embedding.gradients.models:build_model").place
-        'outercore.embedding.gradients.models:build_model'
+        >>> own_score(max).place
+        'builtins:max'
     """
     if callable(score):
         module, name = score.__module__, getattr(score, "__qualname__", type(score).__qualname__)
         return OwnScore(score, f"{module}:{name}", _digest(score))
     where, _, name = score.rpartition(":")
-    if not where or not name.isidentifier():
+    if not where.endswith(".py") or not name.isidentifier():
         raise InvalidError(
-            f"score: expected `FILE.py:NAME` or `MODULE:NAME`, found `{score}`\n"
+            f"score: expected `FILE.py:NAME`, found `{score}`\n"
             "hint: for example `--score my_scores.py:bilinear`"
         )
-    module = _from_file(Path(where)) if where.endswith(".py") else _by_name(where)
-    function = getattr(module, name, None)
+    function = getattr(_from_file(Path(where)), name, None)
     if function is None:
         raise NotFoundError(f"score `{score}`: `{where}` has no `{name}`")
     if not callable(function):
@@ -82,18 +80,6 @@ def _from_file(path: Path) -> Any:
         del sys.modules[name]
         raise InvalidError(f"score: `{path}` fails: {type(error).__name__}: {error}") from error
     return module
-
-
-def _by_name(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{name}.".startswith(f"{missing}."):
-            raise NotFoundError(
-                f"score: no module `{name}`\nhint: a file is named with its ending, `{name}.py`"
-            ) from error
-        raise InvalidError(f"score: `{name}` fails: {type(error).__name__}: {error}") from error
 
 
 def check_score(own: OwnScore, width: int, relation_width: int) -> None:

@@ -12,7 +12,7 @@ derivative in place, and the queries (Legend 6).
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from torch import Tensor
 from outercore import _core
 from outercore.embedding.gradients.losses import Loss, SoftmaxLoss
 
+Side = Literal["head", "tail"]
+"""The end of a triple that is asked for; the other one is the anchor."""
 WIDEST_FUSED = 256
 """Numbers in a row that the kernels of a GPU keep on the chip."""
 
@@ -299,6 +301,38 @@ class Modulus:
             to_candidates[:, columns] -= part.sum(dim=0)
 
 
+class Chunk(NamedTuple):
+    """Positive triples that share their negatives, with one end asked for."""
+
+    side: Side
+    anchors: Tensor
+    """[rows, width]"""
+    relations: Tensor
+    """[rows, relation width]"""
+    targets: Tensor
+    """[rows, width], the end that is asked for."""
+    candidates: Tensor
+    """[negatives, width]"""
+    weights: Tensor
+    """[rows]"""
+    bias: Tensor | None = None
+    """[negatives], added to their scores."""
+    own: tuple[Tensor, Tensor] | None = None
+    """Ids of targets and of candidates, where a row's own target does not count."""
+    known: Tensor | None = None
+    """bool [rows, negatives]: candidates that do not count."""
+
+    def weigh(self, scores: Tensor, rows: slice = slice(None)) -> None:
+        """Adds the bias to the scores of some rows, [rows, negatives]; minus infinity for what does
+        not count."""
+        if self.bias is not None:
+            scores.add_(self.bias)
+        if self.own is not None:
+            scores.masked_fill_(self.own[0][rows].unsqueeze(1) == self.own[1], -torch.inf)
+        if self.known is not None:
+            scores.masked_fill_(self.known[rows], -torch.inf)
+
+
 class ChunkGradients(NamedTuple):
     """The loss of a chunk and its gradients, except that of the candidates."""
 
@@ -307,73 +341,21 @@ class ChunkGradients(NamedTuple):
     targets: Tensor
 
 
-class Masked(NamedTuple):
-    """Pairs of a row and a candidate that do not count, rows ascending."""
-
-    rows: Tensor
-    columns: Tensor
-
-    def between(self, start: int, stop: int) -> Masked:
-        """The pairs of rows `start` to `stop`, with rows counted from `start`."""
-        first, last = torch.searchsorted(self.rows, self.rows.new_tensor([start, stop])).tolist()
-        return Masked(self.rows[first:last] - start, self.columns[first:last])
-
-    def to(self, device: torch.device) -> Masked:
-        """The same pairs on a device."""
-        return Masked(self.rows.to(device), self.columns.to(device))
-
-    def pairs(self) -> Masked:
-        """The pairs."""
-        return self
-
-    def hide(self, scores: Tensor) -> None:
-        """Gives their scores, [rows, candidates], the value minus infinity."""
-        scores[self.rows, self.columns] = -torch.inf
-
-
-class MaskMatrix(NamedTuple):
-    """The same where they may be most of all pairs: a byte each, whether it counts or not."""
-
-    hidden: Tensor
-    """bool [rows, candidates]"""
-
-    def between(self, start: int, stop: int) -> MaskMatrix:
-        """The pairs of rows `start` to `stop`, with rows counted from `start`."""
-        return MaskMatrix(self.hidden[start:stop])
-
-    def to(self, device: torch.device) -> MaskMatrix:
-        """The same pairs on a device."""
-        return MaskMatrix(self.hidden.to(device))
-
-    def pairs(self) -> Masked:
-        """The pairs, 16 bytes each, and as many again while they are found."""
-        return Masked(*self.hidden.nonzero(as_tuple=True))
-
-    def hide(self, scores: Tensor) -> None:
-        """Gives their scores, [rows, candidates], the value minus infinity."""
-        scores.masked_fill_(self.hidden, -torch.inf)
-
-
 def query_gradients(
     similarity: Similarity,
     loss: Loss,
     queries: Tensor,
-    targets: Tensor,
-    candidates: Tensor,
-    weights: Tensor,
-    *,
-    masked: Masked | MaskMatrix | None,
-    bias: Tensor | None,
+    chunk: Chunk,
     to_candidates: Tensor,
     workspace: Workspace,
 ) -> ChunkGradients:
     """Scores, loss and gradients of a chunk, without autograd.
 
-    Shapes: `queries` and `targets` [rows, width], `candidates` and `to_candidates`
-    [negatives, width], `weights` [rows], `bias` [negatives], added to the negatives' scores.
-    `to_candidates` is added to.
+    Shapes: `queries` [rows, width], of the chunk's anchors and relations; `to_candidates`
+    [negatives, width] is added to.
     Source: Legend 6.
     """
+    targets, candidates = chunk.targets, chunk.candidates
     positives = similarity.paired(queries, targets)
     to_queries = torch.zeros_like(queries)
     to_positives = torch.empty_like(positives)
@@ -383,12 +365,9 @@ def query_gradients(
         shape = (stop - start, candidates.size(0))
         scores = workspace.take("scores", shape, queries)
         saved = similarity.pairs(queries[rows], candidates, scores, workspace)
-        if bias is not None:
-            scores.add_(bias)
-        if masked is not None:
-            masked.between(start, stop).hide(scores)
+        chunk.weigh(scores, rows)
         work = workspace.take("work", shape, queries)
-        found = loss.gradients(positives[rows], scores, weights[rows], work)
+        found = loss.gradients(positives[rows], scores, chunk.weights[rows], work)
         value += found.value
         to_positives[rows] = found.positives
         similarity.pairs_backward(

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import NegativesConfig
-from outercore.embedding.gradients.kernels import Masked
 from outercore.errors import InvalidError
 from outercore.triples import ASKED
 
@@ -25,6 +24,22 @@ class Negatives(NamedTuple):
     """int64 [negatives], ascending; a row drawn twice stands twice."""
     bias: Tensor | None
     """float32 [negatives], what is added to their scores."""
+
+
+class Pairs(NamedTuple):
+    """Pairs of a row and a place among candidates, rows ascending."""
+
+    rows: Tensor
+    columns: Tensor
+
+    def between(self, start: int, stop: int) -> Pairs:
+        """The pairs of rows `start` to `stop`, with rows counted from `start`."""
+        first, last = torch.searchsorted(self.rows, self.rows.new_tensor([start, stop])).tolist()
+        return Pairs(self.rows[first:last] - start, self.columns[first:last])
+
+    def to(self, device: torch.device) -> Pairs:
+        """The same pairs on a device."""
+        return Pairs(self.rows.to(device), self.columns.to(device))
 
 
 def draw_counts(config: NegativesConfig) -> tuple[int, int]:
@@ -89,7 +104,7 @@ def known_answers(triples: Tensor) -> dict[str, _core.KnownAnswers]:
     return found
 
 
-def known_among(known: _core.KnownAnswers, triples: Tensor, candidates: Tensor) -> Iterator[Masked]:
+def known_among(known: _core.KnownAnswers, triples: Tensor, candidates: Tensor) -> Iterator[Pairs]:
     """Where the answers to each triple stand among `candidates`, which ascend, every time if
     several; some pairs at a time: all answers of all rows of a hub are as many as the square of its
     degree.
@@ -100,10 +115,10 @@ def known_among(known: _core.KnownAnswers, triples: Tensor, candidates: Tensor) 
     while row < len(rows):
         (found, places), row = known.among(rows, among, row, _TOGETHER)
         if len(found):
-            yield Masked(torch.from_numpy(found), torch.from_numpy(places))
+            yield Pairs(torch.from_numpy(found), torch.from_numpy(places))
 
 
-def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Masked:
+def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Pairs:
     """Where each row's targets stand among `candidates`, every time if several.
 
     Shapes: `candidates` ascending; `rows` ascending and `targets`, one pair each.
@@ -112,7 +127,7 @@ def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Masked:
     first = torch.searchsorted(candidates, targets)
     counts = torch.searchsorted(candidates, targets, right=True) - first
     pairs, offsets = repeat_ranges(counts)
-    return Masked(rows[pairs], first[pairs] + offsets)
+    return Pairs(rows[pairs], first[pairs] + offsets)
 
 
 def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:

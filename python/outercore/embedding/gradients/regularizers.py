@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from outercore.embedding.config import RegulariserConfig
+from outercore.embedding.config import RegulariserName
 
 
 class Regulariser(Protocol):
     """A sum over rows of a function of the row."""
 
-    def add(
+    def __call__(
         self, rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool
     ) -> Tensor:
         """The cost of the rows, each times its weight; its gradient is added to `gradient`.
@@ -24,52 +23,33 @@ class Regulariser(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class N3:
+def n3(rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool) -> Tensor:
     """The sum of cubes of absolute values, of moduli where rows are complex.
 
     Source: Lacroix et al., "Canonical tensor decomposition", ICML 2018.
     """
-
-    def add(
-        self, rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool
-    ) -> Tensor:
-        """See `Regulariser`."""
-        scale = (weights * strength).unsqueeze(1)
-        if not pairs:
-            size = rows.abs()
-            gradient.addcmul_(size * rows, scale, value=3.0)
-            return (size.pow_(3) * scale).sum()
-        real, imaginary = rows.chunk(2, dim=1)
-        squares = (real * real).addcmul_(imaginary, imaginary)
-        size = squares.sqrt()
-        cost = (squares.mul_(size) * scale).sum()
-        size.mul_(scale)
-        to_real, to_imaginary = gradient.chunk(2, dim=1)
-        to_real.addcmul_(real, size, value=3.0)
-        to_imaginary.addcmul_(imaginary, size, value=3.0)
-        return cost
+    scale = (weights * strength).unsqueeze(1)
+    if not pairs:
+        size = rows.abs()
+        gradient.addcmul_(size * rows, scale, value=3.0)
+        return (size.pow_(3) * scale).sum()
+    real, imaginary = rows.chunk(2, dim=1)
+    squares = (real * real).addcmul_(imaginary, imaginary)
+    size = squares.sqrt()
+    cost = (squares.mul_(size) * scale).sum()
+    size.mul_(scale)
+    to_real, to_imaginary = gradient.chunk(2, dim=1)
+    to_real.addcmul_(real, size, value=3.0)
+    to_imaginary.addcmul_(imaginary, size, value=3.0)
+    return cost
 
 
-@dataclass(frozen=True)
-class L2:
+def l2(rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool) -> Tensor:
     """The sum of squares."""
-
-    def add(
-        self, rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool
-    ) -> Tensor:
-        """See `Regulariser`."""
-        scale = weights * strength
-        gradient.addcmul_(rows, scale.unsqueeze(1), value=2.0)
-        return torch.dot(scale, torch.linalg.vecdot(rows, rows))
+    scale = weights * strength
+    gradient.addcmul_(rows, scale.unsqueeze(1), value=2.0)
+    return torch.dot(scale, torch.linalg.vecdot(rows, rows))
 
 
-def build_regulariser(config: RegulariserConfig) -> Regulariser | None:
-    """The regulariser that `config` describes, `None` where there is none."""
-    match config.kind:
-        case "none":
-            return None
-        case "n3":
-            return N3()
-        case "l2":
-            return L2()
+REGULARISERS: dict[RegulariserName, Regulariser] = {"n3": n3, "l2": l2}
+"""By the names of the configuration."""

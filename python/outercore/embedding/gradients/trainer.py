@@ -15,22 +15,22 @@ from outercore import _core
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.gradients.batches import CoreBatches
-from outercore.embedding.gradients.kernels import Masked, MaskMatrix, Workspace
+from outercore.embedding.gradients.kernels import Chunk, Side, Workspace
 from outercore.embedding.gradients.losses import build_loss
-from outercore.embedding.gradients.models import Chunk, Model, RowGradients, Side, build_model
+from outercore.embedding.gradients.models import Model, RowGradients, build_model
 from outercore.embedding.gradients.negatives import (
     Negatives,
     known_among,
     known_answers,
-    occurrences,
 )
-from outercore.embedding.gradients.optimizers import build_optimiser
+from outercore.embedding.gradients.optimizers import STEPS
 from outercore.embedding.gradients.pieces import even_pieces
 from outercore.embedding.gradients.pool_negatives import Asked, PoolNegatives
-from outercore.embedding.gradients.regularizers import build_regulariser
+from outercore.embedding.gradients.regularizers import REGULARISERS
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.tables.layout import TableLayout
+from outercore.embedding.tables.placement import state_width
 from outercore.embedding.tables.protocol import Pool, Store
 
 
@@ -55,17 +55,15 @@ def ask(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -
 
 def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> TableLayout:
     """The widths and initial values that a run needs."""
-    dim, relation_width = config.model.dim, model.relation_width(config.model.dim)
-    start = model.start(dim)
+    start, width = model.start(config.model.dim), config.model.relation_width
     if config.model.init_scale:
         start = start._replace(entities=config.model.init_scale)
-    relation_optimiser = build_optimiser(config.optimiser.relations)
     return TableLayout(
-        width=dim,
-        state_width=build_optimiser(config.optimiser.kind).state_width(dim),
+        width=config.model.dim,
+        state_width=state_width(config.optimiser.kind, config.model.dim),
         relation_rows=relation_count * (2 if config.model.reciprocal else 1),
-        relation_width=relation_width,
-        relation_state_width=relation_optimiser.state_width(relation_width),
+        relation_width=width,
+        relation_state_width=state_width(config.optimiser.relations, width),
         start=start,
     )
 
@@ -110,14 +108,12 @@ class Trainer:
         self._undirected = undirected
         self.model = build_model(config.model) if model is None else model
         self._loss = build_loss(config.loss)
-        self._entity_steps = build_optimiser(config.optimiser.kind)
-        self._relation_steps = build_optimiser(config.optimiser.relations)
-        self._regulariser = build_regulariser(config.regulariser)
+        self._move_entities = STEPS[config.optimiser.kind]
+        self._move_relations = STEPS[config.optimiser.relations]
+        self._regulariser = REGULARISERS.get(config.regulariser.kind)
         self._workspace = Workspace()
         self._core = (
-            CoreBatches.for_run(config, self.model, self._loss, store.relation_count)
-            if native
-            else None
+            CoreBatches.for_run(config, self.model, store.relation_count) if native else None
         )
         # Not the triples themselves: a store in partitions lets go of them before the next ones.
         self._known_of: weakref.ref[Tensor] | None = None
@@ -231,10 +227,10 @@ class Trainer:
         fit = math.isfinite(loss) and _fit(pool.entity_state, *entities)
         if not fit or (relations and not _fit(self.store.relation_state, *relations)):
             raise _diverged(at, str(loss))
-        self._entity_steps.step(pool.entities, pool.entity_state, *entities, rates[0])
+        self._move_entities(pool.entities, pool.entity_state, *entities, rates[0])
         if relations:
             tables = (self.store.relations, self.store.relation_state)
-            self._relation_steps.step(*tables, *relations, rates[1])
+            self._move_relations(*tables, *relations, rates[1])
         return loss
 
     def _chunk(
@@ -258,9 +254,7 @@ class Trainer:
             weights = (pool.weights[places] * unit).to(device)
         rows = _on(device, question.anchors, question.relations, question.targets, negatives.rows)
         anchors, relations, targets, candidates = rows
-        fused = self.config.negatives.filter == "own" and self.model.fuses(
-            self._loss, pool.entities
-        )
+        left_out = self.config.negatives.filter
         chunk = Chunk(
             side=question.side,
             anchors=pool.entities[anchors],
@@ -268,9 +262,11 @@ class Trainer:
             targets=pool.entities[targets],
             candidates=pool.entities[candidates],
             weights=weights,
-            masked=None if fused else self._masked(context, side, triples, question, negatives),
             bias=None if negatives.bias is None else negatives.bias.to(device),
-            own=(targets, candidates) if fused else None,
+            own=(targets, candidates) if left_out == "own" else None,
+            known=self._known_among(context, side, triples, negatives.rows).to(device)
+            if left_out == "known"
+            else None,
         )
         to_candidates = torch.zeros_like(chunk.candidates)
         result = self.model.gradients(chunk, self._loss, to_candidates, self._workspace)
@@ -281,28 +277,11 @@ class Trainer:
         touched.relations.append((relations, result.relations))
         return value
 
-    def _masked(
-        self,
-        context: _PoolContext,
-        side: Side,
-        triples: Tensor,
-        question: Ask,
-        negatives: Negatives,
-    ) -> Masked | MaskMatrix | None:
-        device = context.pool.entities.device
-        match self.config.negatives.filter:
-            case "none":
-                return None
-            case "own":
-                rows = torch.arange(len(triples))
-                return occurrences(negatives.rows, rows, question.targets).to(device)
-            case "known":
-                return self._known_among(context, side, triples, negatives.rows).to(device)
-
     def _known_among(
         self, context: _PoolContext, side: Side, triples: Tensor, candidates: Tensor
-    ) -> MaskMatrix:
-        """Which candidates complete each triple, one end asked for, to one of the pool."""
+    ) -> Tensor:
+        """Which candidates complete each triple, one end asked for, to one of the pool: bool
+        [triples, candidates]."""
         hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
         asked = [(side, triples)]
         if self._undirected:
@@ -311,7 +290,7 @@ class Trainer:
         for of, some in asked:
             for found in known_among(context.known[of], some, candidates):
                 hidden[found.rows, found.columns] = True
-        return MaskMatrix(hidden)
+        return hidden
 
     def _regularise(self, chunk: Chunk, gradients: RowGradients) -> Tensor | float:
         if self._regulariser is None:
@@ -328,7 +307,7 @@ class Trainer:
             parts.append((chunk.relations, gradients.relations, of_relations))
         for rows, gradient, weight in parts:
             if weight:
-                cost += self._regulariser.add(
+                cost += self._regulariser(
                     rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
                 )
         return cost

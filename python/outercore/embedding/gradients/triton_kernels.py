@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from outercore.embedding.gradients.kernels import WIDEST_FUSED, ChunkGradients
+from outercore.embedding.gradients.kernels import WIDEST_FUSED, Chunk, ChunkGradients
 from outercore.errors import InvalidError
 
 
@@ -180,25 +180,20 @@ def _candidates_kernel(
 
 def softmax_gradients(
     queries: Tensor,
-    targets: Tensor,
-    candidates: Tensor,
-    weights: Tensor,
-    *,
-    bias: Tensor | None,
-    target_ids: Tensor | None,
-    candidate_ids: Tensor | None,
+    chunk: Chunk,
     to_candidates: Tensor,
+    *,
     contrastive: bool = False,
     tf32: bool = True,
 ) -> ChunkGradients:
     """Scores, loss and gradients of a chunk by the softmax loss over inner products.
 
-    Shapes: as `query_gradients`, float32. A candidate whose id is that of the row's target does
-    not count, where ids are given: int64 [rows] and [negatives].
+    Shapes: as `query_gradients`, float32. The chunk has no candidates that are known.
     Cost: five products of rows x negatives x width, and no memory of rows x negatives.
     Errors: `InvalidError` for another dtype, or rows wider than 256.
     """
     rows, width = queries.shape
+    targets, candidates, weights = chunk.targets, chunk.candidates, chunk.weights
     _require_single((queries, targets, candidates, weights, to_candidates), width)
     if not to_candidates.is_contiguous():
         raise InvalidError("softmax kernel: expected contiguous gradients to add to")
@@ -209,25 +204,24 @@ def softmax_gradients(
     totals, values, to_positives = (torch.empty_like(positives) for _ in range(3))
     to_queries = torch.empty_like(queries)
     nothing = totals
-    has_ids = target_ids is not None and candidate_ids is not None
     shared: dict[str, Any] = {
         "width": width,
         "padded": max(16, triton.next_power_of_2(width)),
         "block_rows": 64,
         "block_columns": 32,
         "contrastive": contrastive,
-        "has_bias": bias is not None,
-        "has_ids": has_ids,
+        "has_bias": chunk.bias is not None,
+        "has_ids": chunk.own is not None,
         "precision": "tf32" if tf32 else "ieee",
     }
-    the_bias = nothing if bias is None else bias.contiguous()
-    own, ids = (target_ids, candidate_ids) if has_ids else (nothing, nothing)
+    bias = nothing if chunk.bias is None else chunk.bias.contiguous()
+    own, ids = chunk.own or (nothing, nothing)
     count = len(candidates)
     if rows:
         _queries_kernel[(triton.cdiv(rows, shared["block_rows"]),)](
             queries,
             candidates,
-            the_bias,
+            bias,
             positives,
             weights,
             own,
@@ -244,7 +238,7 @@ def softmax_gradients(
         _candidates_kernel[(triton.cdiv(count, shared["block_columns"]),)](
             queries,
             candidates,
-            the_bias,
+            bias,
             weights,
             own,
             ids,

@@ -16,7 +16,6 @@ from outercore.config.sizes import parse_size
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of, has_triples
 from outercore.embedding.ranking.scoring import Scoring, choose, count_answers
-from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import InvalidError, NotFoundError
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.stop import StopRequest, stop_on_signals
@@ -119,7 +118,7 @@ def ranks(
     with _scoring(embedding, (part,), protocol, triples, seed, memory, observer) as scoring:
         if not scoring.has(part):
             raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
-        found = scoring.ranking(part, part)
+        found = scoring.ranking(part)
         held_out = scoring.triples(part)
     return Ranked(held_out.numpy(), found.reciprocal().numpy(), found.protocol)
 
@@ -185,13 +184,12 @@ def _scoring(
 
 def _config(embedding: Embedding) -> EmbedConfig:
     """The run's own configuration; that of its model where only the tables are left."""
-    try:
-        config = EmbedDirectory.open(embedding.root).config()
-    except NotFoundError as error:
+    config = embedding.config
+    if config is None:
         if not has_triples(embedding.graph):
             raise InvalidError(
                 f"embedding `{embedding.root}`: no `config.json` there, and it alone says which "
                 "links were held out\nhint: give the run directory with all that was in it"
-            ) from error
+            )
         return EmbedConfig(model=embedding.model)
     return replace(config, model=embedding.model)

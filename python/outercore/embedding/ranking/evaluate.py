@@ -2,8 +2,7 @@
 
 The table of entities is streamed once for each group of triples: blocks of it are compared with
 all of the group's questions, and only counts are kept. So evaluation needs no more of the table in
-memory than a block, whether it lies in memory or in partitions on disk. A group may have triples
-of several parts, and be ranked among candidates of several kinds.
+memory than a block, whether it lies in memory or in partitions on disk.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from outercore import _core
 from outercore.embedding.gradients.models import Model, Side
 from outercore.embedding.gradients.negatives import known_answers
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranking.passes import groups_of
 from outercore.embedding.ranking.ranks import (
     SIDES,
     Questions,
     Tally,
     questions_of,
     require_finite,
+    slices,
 )
 from outercore.embedding.tables.checks import check_triples
 from outercore.embedding.tables.protocol import Store
@@ -129,87 +128,63 @@ def evaluate(
     """The figures of the tails and the heads of some triples.
 
     `known` need not have more than the triples that share head and relation, or relation and
-    tail, with one of `triples`. `options` are those of `rank_together`.
+    tail, with one of `triples`. `options` are those of `rank`.
 
     Shapes: `triples` and each of `known` int64 [m, 3], entities by number.
     """
     answers = known_answers(torch.cat(list(known))) if known else None
-    asked = Asked(triples, (candidates or Candidates(),), answers)
-    [[found]] = rank_together(store, model, [asked], **options)
+    found = rank(store, model, triples, candidates or Candidates(), answers, **options)
     return found.evaluation()
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Triples whose ends are ranked."""
-
-    triples: Tensor
-    """int64 [m, 3], entities by number."""
-    candidates: Sequence[Candidates]
-    """Among what, each for itself."""
-    answers: Mapping[str, _core.KnownAnswers] | None = None
-    """Other true answers, by side; `None` where nothing is filtered."""
-
-
-def rank_together(
+def rank(
     store: Store,
     model: Model,
-    asked: Sequence[Asked],
+    triples: Tensor,
+    candidates: Candidates,
+    answers: Mapping[str, _core.KnownAnswers] | None,
     *,
     reciprocal: bool = False,
     loops: bool = True,
     degree_sums: Tensor | None = None,
     group: int = 1 << 16,
+    of: int | None = None,
     after_block: Callable[[int], None] | None = None,
-) -> list[list[Ranking]]:
-    """Ranks the tail and the head of each triple, among each kind of its candidates, in as few
-    passes as there are groups of all triples together.
+) -> Ranking:
+    """Ranks the tail and the head of each triple among candidates.
 
-    Without `loops` an entity is no candidate for its own neighbour: under an inner product its own
-    row is the best by far, whatever was learned. `after_block` is told how many rows of the table
-    were compared, and may stop the evaluation by an exception.
+    `answers` are the other true ones, by side; without them nothing is filtered. Without `loops` an
+    entity is no candidate for its own neighbour: under an inner product its own row is the best by
+    far, whatever was learned. The protocol says if the triples are only some `of` more.
+    `after_block` is told how many rows of the table were compared, and may stop the ranking by an
+    exception.
 
-    Shapes: `degree_sums` int64 [entities], the running sums of their degrees, for candidates by
-    degree.
+    Shapes: `triples` int64 [m, 3], entities by number; `degree_sums` int64 [entities], the running
+    sums of their degrees, for candidates by degree.
     Cost: one pass over the table for each `group` triples, three rows in memory for each of them,
     or four of reciprocal relations, and questions x entities scores; besides one read of the rows
-    of each group's ends, and of candidates that are drawn.
+    of each group's ends. Of candidates that are drawn, one read of theirs instead of the passes.
     Errors: `InvalidError` for no triples, for one out of range, or for a row that is not finite.
     """
-    for one in asked:
-        check_triples("triples", one.triples, store.entity_count, store.relation_count)
-        if not len(one.triples):
-            raise InvalidError("evaluation: expected at least one triple, found none")
-    drawn = dict.fromkeys(candidates for one in asked for candidates in one.candidates)
-    most = max([store.entity_count, *(candidates.count for candidates in drawn)])
-    found = [
-        [
-            Ranking(
-                _protocol(store, candidates, one, loops=loops),
-                {side: Tally.zeros(len(one.triples), most) for side in SIDES},
-                one.answers is not None,
-            )
-            for candidates in one.candidates
-        ]
-        for one in asked
-    ]
+    check_triples("triples", triples, store.entity_count, store.relation_count)
+    if not len(triples):
+        raise InvalidError("evaluation: expected at least one triple, found none")
+    most = max(store.entity_count, candidates.count)
+    protocol = _protocol(store, candidates, len(triples), of, answers is None, loops=loops)
+    tallies = {side: Tally.zeros(len(triples), most) for side in SIDES}
     with torch.no_grad():
-        sampled = {one: _sample(store, one, degree_sums) for one in drawn if one.kind != "all"}
-        for pieces in groups_of([len(one.triples) for one in asked], group):
-            parts = [(asked[part].triples[place], asked[part].answers) for part, place in pieces]
-            questions = questions_of(store, model, parts, reciprocal=reciprocal, loops=loops)
-            compared: dict[Candidates, list[tuple[Questions, Tally]]] = {}
-            for (part, place), sides in zip(pieces, questions, strict=True):
-                for candidates, ranking in zip(asked[part].candidates, found[part], strict=True):
-                    compared.setdefault(candidates, []).extend(
-                        (some, ranking.by_side[side].within(place)) for side, some in sides
-                    )
-            for candidates, counted in compared.items():
-                blocks = store.blocks() if candidates.kind == "all" else [sampled[candidates]]
-                _count(blocks, counted, after_block)
+        drawn = None if candidates.kind == "all" else [_sample(store, candidates, degree_sums)]
+        for place in slices(len(triples), group):
+            counted = [
+                (questions, tallies[side].within(place))
+                for side, questions in questions_of(
+                    store, model, triples[place], answers, reciprocal=reciprocal, loops=loops
+                )
+            ]
+            _count(store.blocks() if drawn is None else drawn, counted, after_block)
             # Before the next group's rows are there.
-            del questions, compared, counted
-    return found
+            del counted
+    return Ranking(protocol, tallies, answers is not None)
 
 
 def _count(
@@ -245,17 +220,20 @@ def _sample(
     return drawn, store.rows(drawn)
 
 
-def _protocol(store: Store, candidates: Candidates, asked: Asked, *, loops: bool) -> str:
+def _protocol(
+    store: Store, candidates: Candidates, count: int, of: int | None, raw: bool, *, loops: bool
+) -> str:
     among = f"all {store.entity_count:,} entities"
     if candidates.kind != "all":
         how = "uniformly" if candidates.kind == "uniform" else "by degree"
         among = f"{candidates.count:,} entities drawn {how} (seed {candidates.seed})"
     both = "filtered and raw"
-    if asked.answers is None:
+    if raw:
         both = "raw, other true answers count as wrong"
     if not loops:
         among += ", the node itself left out"
+    some = f"{count:,}" if of in (None, count) else f"{count:,} of {of:,}"
     return (
-        f"{len(asked.triples):,} triples, heads and tails, among {among}; {both}; "
+        f"{some} triples, heads and tails, among {among}; {both}; "
         "ties: mean of the optimistic and the pessimistic rank"
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import NamedTuple
 
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.tables.placement import (
@@ -38,50 +37,9 @@ def group_size(config: EmbedConfig, memory: int) -> int:
     return max(_LEAST_GROUP, min(_MOST_GROUP, memory // question_bytes(config)))
 
 
-class Piece(NamedTuple):
-    """Some triples of a part."""
-
-    part: int
-    place: slice
-
-
-def groups_of(counts: Sequence[int], size: int) -> Iterator[list[Piece]]:
-    """Parts of so many triples, one after the other, in groups of `size` triples.
-
-    Example:
-        >>> [[(one.part, one.place.start, one.place.stop) for one in group]
-        ...  for group in groups_of([3, 4], 5)]
-        [[(0, 0, 3), (1, 0, 2)], [(1, 2, 4)]]
-    """
-    group: list[Piece] = []
-    room = size
-    for part, count in enumerate(counts):
-        first = 0
-        while first < count:
-            last = min(count, first + room)
-            group.append(Piece(part, slice(first, last)))
-            room -= last - first
-            first = last
-            if not room:
-                yield group
-                group, room = [], size
-    if group:
-        yield group
-
-
-def rows_compared(
-    config: EmbedConfig,
-    counts: Sequence[int],
-    kinds: Sequence[Sequence[CandidateKind]],
-    entities: int,
-    group: int,
-) -> list[int]:
-    """Rows that each group of some parts' triples is compared with, ranked among these kinds."""
-    rows = {"all": entities, "uniform": config.evaluation.count, "degree": config.evaluation.count}
-    return [
-        sum(rows[kind] for kind in {kind for piece in pieces for kind in kinds[piece.part]})
-        for pieces in groups_of(counts, group)
-    ]
+def rows_compared(config: EmbedConfig, kind: CandidateKind, entities: int) -> int:
+    """Candidates of this kind that a question is compared with."""
+    return entities if kind == "all" else config.evaluation.count
 
 
 @dataclass(frozen=True)
@@ -100,32 +58,30 @@ def plan_ranking(
     config: EmbedConfig,
     size: Size,
     placement: Placement,
-    counts: Sequence[int],
-    kinds: Sequence[Sequence[CandidateKind]],
+    asked: Sequence[tuple[int, Sequence[CandidateKind]]],
     *,
     triples_per_second: float,
     read_bandwidth: float,
 ) -> RankingPlan:
-    """What it costs to rank parts of so many triples among these kinds of candidates.
+    """What it costs to rank parts of so many triples, each among these kinds of candidates.
 
     Rates in triples that are trained and in bytes a second.
     """
     group = group_size(config, placement.for_evaluation)
-    count, table = config.evaluation.count, 4 * config.model.dim * size.entities
-    rows = {"all": size.entities, "uniform": count, "degree": count}
-    drawn = {kind for some in kinds for kind in some} - {"all"}
-    passes = scores = 0
-    read = sum(_scattered(config, size, count) for _ in drawn)
-    for pieces in groups_of(counts, group):
-        triples = [piece.place.stop - piece.place.start for piece in pieces]
-        read += _scattered(config, size, 2 * sum(triples))
-        passes += any("all" in kinds[piece.part] for piece in pieces)
-        for piece, some in zip(pieces, triples, strict=True):
-            scores += 2 * some * sum(rows[kind] for kind in kinds[piece.part])
+    table = 4 * config.model.dim * size.entities
+    passes = scores = read = 0
+    for count, kind in ((count, kind) for count, kinds in asked for kind in kinds):
+        rows, (full, rest) = rows_compared(config, kind, size.entities), divmod(count, group)
+        read += full * _scattered(config, size, 2 * group) + _scattered(config, size, 2 * rest)
+        scores += 2 * count * rows
+        if kind == "all":
+            passes += full + (rest > 0)
+        else:
+            read += _scattered(config, size, rows)
     away = 1.0 - (placement.slots - placement.spare) / placement.partitions
     bytes_read = int(away * (read + passes * table))
     seconds = scores * score_seconds(config, size, triples_per_second) + bytes_read / read_bandwidth
-    return RankingPlan(sum(counts), passes, bytes_read, seconds)
+    return RankingPlan(sum(count for count, _ in asked), passes, bytes_read, seconds)
 
 
 def _scattered(config: EmbedConfig, size: Size, rows: int) -> int:

@@ -7,7 +7,7 @@ Scores closer than their rounding are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.embedding.gradients.kernels import Masked
 from outercore.embedding.gradients.models import Model, Side
-from outercore.embedding.gradients.negatives import known_among, occurrences
+from outercore.embedding.gradients.negatives import Pairs, known_among, occurrences
 from outercore.embedding.gradients.trainer import Ask, ask
 from outercore.embedding.tables.protocol import Store
 from outercore.errors import InvalidError
@@ -86,7 +85,7 @@ class Questions:
         self._model, self._asked_for, self._known, self._loops = model, question, known, loops
         self._triples = triples
         self._anchors, self._relations, targets = rows
-        own = [self._own_scores(some, targets) for some in _slices(len(triples), _SCORED)]
+        own = [self._own_scores(some, targets) for some in slices(len(triples), _SCORED)]
         score, slack = (torch.cat(column) for column in zip(*own, strict=True))
         if not bool(score.isfinite().all()):
             row = int((~score.isfinite()).nonzero()[0])
@@ -106,7 +105,7 @@ class Questions:
         """Counts a block of candidates; `entities` ascend and may repeat."""
         device = self._anchors.device
         out = occurrences(entities, self._out_rows, self._out).to(device)
-        for some in _slices(len(self), max(1, _BLOCK_NUMBERS // max(1, len(rows)))):
+        for some in slices(len(self), max(1, _BLOCK_NUMBERS // max(1, len(rows)))):
             self._compare_some(tally, some, entities, rows, out.between(some.start, some.stop))
 
     def _own_scores(self, some: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,7 +114,7 @@ class Questions:
         side = self._asked_for.side
         return self._model.paired(side, *rows), self._model.rounding(side, *rows)
 
-    def _known_among(self, entities: Tensor, some: slice) -> Iterator[Masked]:
+    def _known_among(self, entities: Tensor, some: slice) -> Iterator[Pairs]:
         """Where the other true answers of some questions stand among `entities`, some at a time."""
         if self._known is None:
             return
@@ -125,10 +124,10 @@ class Questions:
             rest = others != targets[found.rows]
             if not self._loops:
                 rest &= others != anchors[found.rows]
-            yield Masked(found.rows[rest], found.columns[rest])
+            yield Pairs(found.rows[rest], found.columns[rest])
 
     def _compare_some(
-        self, tally: Tally, some: slice, entities: Tensor, rows: Tensor, out: Masked
+        self, tally: Tally, some: slice, entities: Tensor, rows: Tensor, out: Pairs
     ) -> None:
         side = self._asked_for.side
         scores = self._model.scores(side, self._anchors[some], self._relations[some], rows)
@@ -154,31 +153,26 @@ class Questions:
 def questions_of(
     store: Store,
     model: Model,
-    parts: Sequence[tuple[Tensor, Mapping[str, _core.KnownAnswers] | None]],
+    triples: Tensor,
+    known: Mapping[str, _core.KnownAnswers] | None,
     *,
     reciprocal: bool,
     loops: bool,
-) -> list[list[tuple[Side, Questions]]]:
-    """Parts of the triples that are ranked, with what is known of them: the questions for both ends
-    of each.
+) -> list[tuple[Side, Questions]]:
+    """Triples as questions for both their ends, with the other answers that are known.
 
     Cost: one read of the rows of all ends, which both sides share.
     Errors: as `Questions`.
     """
-    ends = [triples[:, column] for column in (0, 2) for triples, _ in parts]
-    rows = store.rows(torch.cat(ends)).split([len(some) for some in ends])
+    heads, tails = store.rows(torch.cat([triples[:, 0], triples[:, 2]])).split(len(triples))
+    asked = [ask(triples, side, store.relation_count, reciprocal=reciprocal) for side in SIDES]
+    forward = store.relations[asked[0].relations.to(heads.device)]
+    back = store.relations[asked[1].relations.to(heads.device)] if reciprocal else forward
+    of_sides = ((heads, forward, tails), (tails, back, heads))
     found = []
-    for number, (triples, known) in enumerate(parts):
-        heads, tails = rows[number], rows[len(parts) + number]
-        asked = [ask(triples, side, store.relation_count, reciprocal=reciprocal) for side in SIDES]
-        forward = store.relations[asked[0].relations.to(heads.device)]
-        back = store.relations[asked[1].relations.to(heads.device)] if reciprocal else forward
-        of_sides = ((heads, forward, tails), (tails, back, heads))
-        sides: list[tuple[Side, Questions]] = []
-        for question, side, some in zip(asked, SIDES, of_sides, strict=True):
-            answers = None if known is None else known[side]
-            sides.append((side, Questions(model, triples, question, some, answers, loops=loops)))
-        found.append(sides)
+    for question, side, rows in zip(asked, SIDES, of_sides, strict=True):
+        answers = None if known is None else known[side]
+        found.append((side, Questions(model, triples, question, rows, answers, loops=loops)))
     return found
 
 
@@ -190,6 +184,7 @@ def require_finite(name: str, numbers: Tensor | NDArray[np.int64] | range, rows:
         raise InvalidError(f"{name} {int(numbers[row])}: its embedding is not finite")
 
 
-def _slices(count: int, step: int) -> Iterator[slice]:
+def slices(count: int, step: int) -> Iterator[slice]:
+    """So many places one after the other, at most `step` at a time."""
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))

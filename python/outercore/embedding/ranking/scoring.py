@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,12 +17,7 @@ from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranking.evaluate import (
-    Asked,
-    Candidates,
-    Ranking,
-    rank_together,
-)
+from outercore.embedding.ranking.evaluate import Candidates, Ranking, rank
 from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
 from outercore.embedding.tables.protocol import Store
 from outercore.runs.progress import Observer, watched
@@ -202,88 +197,51 @@ class Scoring:
 
     def validate(self) -> float:
         """The mean reciprocal rank of the validation triples."""
-        return self.ranking("valid", "validation").evaluation().mrr
+        return self.ranking("valid").evaluation().mrr
 
     def final(self) -> list[dict[str, Any]]:
         """The figures of all parts by all protocols asked for, each with its protocol."""
-        kinds = {part: self._kinds(part) for part in self._held_out}
-        if not kinds:
-            return []
-        among = dict.fromkeys(_AMONG[kind] for some in kinds.values() for kind in some)
-        found = self._rank(kinds, f"{' and '.join(kinds)}, among {' and '.join(among)}")
-        figures = [
-            (part, kind, ranking.evaluation())
-            for part, rankings in found.items()
-            for kind, ranking in rankings.items()
-        ]
-        return [
-            {"part": part, "candidates": kind, "mrr": one.mrr, **asdict(one)}
-            for part, kind, one in figures
-        ]
+        found = []
+        for part in self._held_out:
+            for kind in self._kinds(part):
+                one = self.ranking(part, kind).evaluation()
+                found.append({"part": part, "candidates": kind, "mrr": one.mrr, **asdict(one)})
+        return found
 
-    def ranking(self, part: Part, title: str) -> Ranking:
-        """Ranks a part's triples among the candidates that validation takes.
+    def ranking(self, part: Part, kind: CandidateKind | None = None) -> Ranking:
+        """Ranks a part's triples among these candidates, or those that validation takes.
 
         Errors: `InterruptError` where somebody asked to stop.
         """
-        kind = self._kinds(part)[0]
-        return self._rank({part: [kind]}, title)[part][kind]
-
-    def _kinds(self, part: Part) -> list[CandidateKind]:
-        """Among which entities a part is ranked."""
-        count = len(self._held_out[part].triples)
-        return kinds_of(self._config, count, self._store.entity_count)
-
-    def _rank(
-        self, kinds: Mapping[Part, list[CandidateKind]], title: str
-    ) -> dict[Part, dict[CandidateKind, Ranking]]:
-        """Ranks parts among kinds of candidates, all in the same passes over the table.
-
-        Errors: `InterruptError` where somebody asked to stop.
-        """
-        evaluation, entities = self._config.evaluation, self._store.entity_count
-        parts = [self._held_out[part] for part in kinds]
-        counts = [len(held.triples) for held in parts]
-        rows = rows_compared(self._config, counts, list(kinds.values()), entities, self._group)
-        self._observer.evaluation_started(title, sum(rows), 0)
+        kind = kind or self._kinds(part)[0]
+        held, entities = self._held_out[part], self._store.entity_count
+        passes = -(-len(held.triples) // self._group)
+        rows = passes * rows_compared(self._config, kind, entities)
+        self._observer.evaluation_started(f"{part}, among {_AMONG[kind]}", rows, 0)
 
         def after_block(compared: int) -> None:
             self._observer.evaluation_advanced(compared)
             self._stop.check()
 
-        found = rank_together(
+        evaluation = self._config.evaluation
+        return rank(
             self._store,
             self._model,
-            [
-                Asked(
-                    held.triples,
-                    [Candidates(kind, evaluation.count, self._config.run.seed) for kind in some],
-                    self._known[held.part] if evaluation.filtered else None,
-                )
-                for held, some in zip(parts, kinds.values(), strict=True)
-            ],
+            held.triples,
+            Candidates(kind, evaluation.count, self._config.run.seed),
+            self._known[part] if evaluation.filtered else None,
             reciprocal=self._config.model.reciprocal,
             loops=self._loops,
             degree_sums=self._degree_sums,
             group=self._group,
+            of=held.of,
             after_block=after_block,
         )
-        return {
-            held.part: {
-                kind: _of_all(ranking, held)
-                for kind, ranking in zip(kinds[held.part], rankings, strict=True)
-            }
-            for held, rankings in zip(parts, found, strict=True)
-        }
 
-
-def _of_all(ranking: Ranking, held: HeldOut) -> Ranking:
-    """The same, whose protocol says if only some of a part's triples are ranked."""
-    count = len(held.triples)
-    if count == held.of:
-        return ranking
-    rest = ranking.protocol.removeprefix(f"{count:,} triples")
-    return replace(ranking, protocol=f"{count:,} of {held.of:,} triples{rest}")
+    def _kinds(self, part: Part) -> list[CandidateKind]:
+        """Among which entities a part is ranked."""
+        count = len(self._held_out[part].triples)
+        return kinds_of(self._config, count, self._store.entity_count)
 
 
 _AMONG: dict[CandidateKind, str] = {

@@ -1,4 +1,4 @@
-"""Whether triples and their weights can be trained."""
+"""Whether triples can be trained or ranked."""
 
 from __future__ import annotations
 
@@ -22,15 +22,3 @@ def check_triples(name: str, triples: Tensor, entities: int, relations: int) -> 
             raise InvalidError(
                 f"{name}: row {row}: {what} {int(triples[row, column])}: expected 0 to {count - 1}"
             )
-
-
-def check_weights(weights: Tensor, count: int) -> None:
-    """Raises `InvalidError` unless `weights` are [count], finite and 0 or more."""
-    if weights.shape != (count,):
-        raise InvalidError(f"weights: expected {count}, found {list(weights.shape)}")
-    wrong = ~(weights.isfinite() & (weights >= 0))
-    if bool(wrong.any()):
-        row = int(wrong.nonzero()[0])
-        raise InvalidError(
-            f"weights: row {row}: expected a finite number, 0 or more, found {float(weights[row])}"
-        )

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.embedding.tables.checks import check_triples, check_weights
+from outercore.embedding.tables.checks import check_triples
 from outercore.embedding.tables.layout import StartRows, TableLayout
-from outercore.embedding.tables.npy import read_npy, read_npy_into, write_npy
+from outercore.embedding.tables.npy import read_npy, write_npy
 from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.runs.lock import Lock, hold
@@ -68,8 +68,6 @@ class MemoryStore:
         check_triples("triples", self.triples, self.entity_count, self.relation_count)
         # By columns they may come; the core goes through them triple by triple.
         self.triples = self.triples.contiguous()
-        if self.weights is not None:
-            check_weights(self.weights, len(self.triples))
         self.degrees = torch.zeros(self.entity_count, dtype=torch.int64)
         for column in (0, 2):
             # Not by a copy of the ends, which is twice what an epoch's order takes.
@@ -149,7 +147,7 @@ class MemoryStore:
         store._generation = saved["generation"]
         store._kept_on_disk = store._kept_committed = saved["kept"]
         store._kept_sums = saved["kept_sums"]
-        store.progress = Progress.from_dict(saved["progress"])
+        store.progress = Progress(**saved["progress"])
         return store
 
     def allocate(
@@ -210,7 +208,7 @@ class MemoryStore:
         if self.directory is not None and self._kept_on_disk is not None:
             kept = self.directory / f"kept-{self._kept_on_disk}"
             for name in _KEPT:
-                read_npy_into(kept / f"{name}.npy", getattr(self, name), self._kept_sums.get(name))
+                read_npy(kept / f"{name}.npy", self._kept_sums.get(name), getattr(self, name))
         elif self._kept is not None:
             for name, table in zip(_KEPT, self._kept, strict=True):
                 getattr(self, name).copy_(table)

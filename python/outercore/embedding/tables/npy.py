@@ -32,29 +32,19 @@ def write_npy(storage: Storage, path: Path, table: Tensor) -> int:
     return zlib.crc32(_bytes(array))
 
 
-def read_npy(path: Path, checksum: int | None = None) -> Tensor:
-    """The table that `write_npy` wrote, in memory; `checksum` is what that returned.
+def read_npy(path: Path, checksum: int | None = None, into: Tensor | None = None) -> Tensor:
+    """The table that `write_npy` wrote, in memory, or in the place of `into`, some rows at a time.
 
-    Errors: `CorruptError` where there is none, not a whole one, or one of other bytes.
-    """
-    try:
-        array = np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise CorruptError(f"array `{path}`: {error}\n{_HINT}") from error
-    check_sum(path, zlib.crc32(_bytes(array)), checksum)
-    return torch.from_numpy(array)
+    `checksum` is what `write_npy` returned.
 
-
-def read_npy_into(path: Path, table: Tensor, checksum: int | None = None) -> None:
-    """Puts the table that `write_npy` wrote in the place of `table`, some rows at a time.
-
-    Errors: `CorruptError` where there is none, one of another shape or of other bytes; with other
-    bytes `table` is what was found.
+    Errors: `CorruptError` where there is none, not a whole one, one of another shape than `into`,
+    or one of other bytes; then `into` is what was found.
     """
     try:
         found = np.load(path, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise CorruptError(f"array `{path}`: {error}\n{_HINT}") from error
+    table = torch.empty(found.shape) if into is None else into
     if found.dtype != np.float32 or found.shape != tuple(table.shape):
         raise CorruptError(
             f"array `{path}`: expected float32 {list(table.shape)}, "
@@ -65,15 +55,11 @@ def read_npy_into(path: Path, table: Tensor, checksum: int | None = None) -> Non
         rows = np.array(found[first : first + step])
         total = zlib.crc32(_bytes(rows), total)
         table[first : first + step] = torch.from_numpy(rows)
-    check_sum(path, total, checksum)
-
-
-def check_sum(path: Path, found: int, expected: int | None) -> None:
-    """Raises `CorruptError` unless the sums are the same, or none is expected."""
-    if expected is not None and found != expected:
+    if checksum is not None and total != checksum:
         raise CorruptError(
-            f"array `{path}`: found checksum {found:08x}, expected {expected:08x}\n{_HINT}"
+            f"array `{path}`: found checksum {total:08x}, expected {checksum:08x}\n{_HINT}"
         )
+    return table
 
 
 def _bytes(array: NDArray[np.generic]) -> memoryview:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from outercore._native import Progress
 from outercore.embedding.config import EmbedConfig
@@ -41,7 +40,6 @@ def open_store(
     Errors: `BudgetError` where partitions do not fit their part of the budget; `InvalidError`
     for bad triples.
     """
-    first_rows = None if warm is None else _FirstRows(warm)
     relations = None if warm is None else torch.from_numpy(warm.relations)
     if not placement.in_memory:
         degrees = config.negatives.degree_share > 0.0
@@ -61,7 +59,7 @@ def open_store(
             seed=config.run.seed,
             degrees=degrees,
             device=device,
-            start=first_rows,
+            start=warm,
             relations=relations,
             told=told,
         )
@@ -80,16 +78,6 @@ def open_store(
         seed=config.run.seed,
         weights=found,
         device=device,
-        start=first_rows,
+        start=warm,
         relations=relations,
     )
-
-
-class _FirstRows:
-    """Another run's rows, asked for by tensors."""
-
-    def __init__(self, warm: WarmStart) -> None:
-        self._warm = warm
-
-    def __call__(self, entities: Tensor) -> Tensor:
-        return torch.from_numpy(self._warm(entities.numpy()))

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from outercore import _core
 from outercore.errors import InvalidError
@@ -159,11 +158,6 @@ class PartitionOrder:
         """As the core writes it."""
         return self._json
 
-    @classmethod
-    def from_json(cls, text: str) -> PartitionOrder:
-        """An order that `to_json` wrote, checked."""
-        return _from_core(_core.reverse_order(text)).reversed()
-
     def reversed(self) -> PartitionOrder:
         """The same states from the last to the first.
 
@@ -181,7 +175,7 @@ class PartitionOrder:
         *,
         nodes: int,
         row_bytes: int,
-        edges: int | ArrayLike,
+        edges: int,
         seconds_per_edge: float,
         read_bandwidth: float,
         write_bandwidth: float,
@@ -193,8 +187,7 @@ class PartitionOrder:
         Args:
             nodes: of the graph, divided evenly into the partitions.
             row_bytes: of one node, its vector and its optimiser state.
-            edges: of the graph, spread evenly over the buckets, or their counts as a matrix of
-                partitions x partitions, row by source.
+            edges: of the graph, spread evenly over the buckets.
             seconds_per_edge: to train one edge with its negatives.
             read_bandwidth: bytes a second that the device reads.
             write_bandwidth: bytes a second that it writes.
@@ -203,7 +196,7 @@ class PartitionOrder:
                 pages.
 
         Raises:
-            InvalidError: rates that are not positive, or counts of another shape.
+            InvalidError: rates or numbers that are not positive.
 
         Example:
             >>> from outercore.embedding.tables.order import partition_order
@@ -230,7 +223,7 @@ class PartitionOrder:
             "partition_bytes": (
                 None if partition_bytes is None else _count("bytes of a partition", partition_bytes)
             ),
-            "edges": self._edges(edges),
+            "edges": {"even": _count("edges", edges)},
             "seconds_per_edge": float(seconds_per_edge),
             "read_bandwidth": float(read_bandwidth),
             "write_bandwidth": float(write_bandwidth),
@@ -244,22 +237,6 @@ class PartitionOrder:
             least_density=hiding["least_density"],
             hides=hiding["holds"],
         )
-
-    def _edges(self, edges: int | ArrayLike) -> dict[str, Any]:
-        counts = np.asarray(edges)
-        if counts.dtype.kind not in "iu" or (counts.size > 0 and counts.min() < 0):
-            raise InvalidError(
-                f"plan of an order: edges of type {counts.dtype}, expected counts from 0 on"
-            )
-        if counts.ndim == 0:
-            return {"even": int(counts)}
-        expected = (self.partitions, self.partitions)
-        if counts.shape != expected:
-            raise InvalidError(
-                f"plan of an order: counts of edges of shape {counts.shape}, expected {expected}"
-                "\nhint: pass a number for edges that are spread evenly"
-            )
-        return {"counted": counts.reshape(-1).tolist()}
 
 
 def partition_order(

@@ -328,11 +328,6 @@ class PartitionStore:
         found: dict[str, Any] = json.loads(self._core.counters())
         return found
 
-    def memory_plan(self) -> dict[str, int]:
-        """What the budget is for, in bytes: slots, staging, triples."""
-        found: dict[str, int] = json.loads(self._core.memory())
-        return found
-
     def largest_pool(self) -> tuple[int, int]:
         """Triples of the largest pool that any epoch can have, and of a bucket that is read whole
         beside it, where pools have parts of buckets."""
@@ -408,6 +403,6 @@ class _Resident:
         return cls(
             relations,
             state,
-            None if progress is None else Progress.from_dict(progress),
+            None if progress is None else Progress(**progress),
             None if kept is None else (int(kept[0]), str(kept[1]), (*kept, None)[2]),
         )

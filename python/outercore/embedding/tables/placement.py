@@ -244,12 +244,6 @@ def state_width(kind: OptimiserName, width: int) -> int:
     return {"adagrad": width, "row-adagrad": 1, "adam": 2 * width + 1}[kind]
 
 
-def relation_width(model: ModelConfig) -> int:
-    """Numbers in a relation's row."""
-    special = {"dot": 0, "rotate": model.dim // 2, "custom": model.relation_dim or model.dim}
-    return special.get(model.kind, model.dim)
-
-
 def row_bytes(config: EmbedConfig) -> int:
     """Bytes of an entity: its row and its optimiser state."""
     dim = config.model.dim
@@ -259,7 +253,7 @@ def row_bytes(config: EmbedConfig) -> int:
 def _request(config: EmbedConfig) -> str:
     """What memory depends on, for the core."""
     model, negatives, evaluation = config.model, config.negatives, config.evaluation
-    width, kinds = relation_width(model), {evaluation.candidates, *evaluation.also}
+    width, kinds = model.relation_width, {evaluation.candidates, *evaluation.also}
     budget = asdict(config.budget)
     del budget["threads"]
     return json.dumps(

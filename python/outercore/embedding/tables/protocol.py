@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -83,17 +83,6 @@ class Progress:
     """What moving partitions has cost in that epoch."""
     timeline: list[dict[str, Any]] = field(default_factory=list)
     """Spans of the whole run so far."""
-
-    @property
-    def begun(self) -> bool:
-        """Whether a batch was trained."""
-        return bool(self.epoch or self.batches)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Progress:
-        """Inverse of `dataclasses.asdict`; keys of a later release are left out."""
-        known = {item.name for item in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
 
 
 class Store(Protocol):

@@ -200,17 +200,21 @@ class Embedding:
         return graph
 
     @cached_property
+    def config(self) -> EmbedConfig | None:
+        """The run's configuration; `None` for tables that were copied without their run."""
+        try:
+            return EmbedDirectory.open(self.root).config()
+        except NotFoundError:
+            return None
+
+    @cached_property
     def seen(self) -> NDArray[np.bool_] | None:
         """Which entities training has seen, bool [entities]: the row of another one is what it was
         before. `None` where the data set is gone.
 
         Cost: a pass over the triples or links, and one over those that were trained on.
         """
-        try:
-            config = EmbedDirectory.open(self.root).config()
-        except NotFoundError:
-            # Tables that were copied without their run.
-            config = EmbedConfig(data=DataConfig(held_out=0.0))
+        config = self.config or EmbedConfig(data=DataConfig(held_out=0.0))
         try:
             return data_of(self.graph, config).degrees() > 0
         except (InvalidError, NotFoundError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from outercore._native import Progress
 from outercore.errors import InvalidError
 from outercore.outputs import (
     arrow_names,
+    check_output,
     check_place,
     lines_hold,
     npy_header,
@@ -27,13 +28,7 @@ from outercore.outputs import (
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding, Kind
 
-Format = Literal["npy", "parquet", "tsv"]
-_SUFFIXES: dict[str, Format] = {
-    ".npy": "npy",
-    ".parquet": "parquet",
-    ".tsv": "tsv",
-    ".txt": "tsv",
-}
+FORMATS = (".npy", ".parquet", ".tsv")
 _TEXT_NUMBERS = 1 << 18
 """Numbers that are text at once: some 50 bytes each, in all the forms that they go through."""
 _REVERSE = pa.scalar("(reverse)", pa.large_string())
@@ -45,7 +40,6 @@ def export(
     path: str | os.PathLike[str],
     *,
     what: Kind = "entities",
-    format: Format | None = None,
     by_id: bool = False,
     overwrite: bool = False,
     progress: Progress = lambda *_: None,
@@ -58,10 +52,9 @@ def export(
 
     Args:
         embedding: what to write.
-        path: where; it appears once it is complete.
+        path: where; its ending is the format. It appears once it is complete.
         what: `entities` or `relations`; of reciprocal relations the reverse ones follow the
             others, and their names end in ` (reverse)`.
-        format: by the suffix of `path`, if it is none.
         by_id: ids instead of names, which then need not be there.
         overwrite: replace a file that is there.
         progress: told what is done.
@@ -80,24 +73,23 @@ def export(
         200
     """
     path = Path(path)
-    chosen = _format(path, format)
+    check_output(path, FORMATS, overwrite=overwrite)
     table = _Table(embedding, what, by_id=by_id)
     written = [path]
-    if chosen == "npy" and table.named:
+    if path.suffix.lower() == ".npy" and table.named:
         written.append(path.with_suffix(".names.txt"))
-    for one in written:
-        check_place(one, overwrite=overwrite)
+        check_place(written[1], overwrite=overwrite)
     # The names first: whoever sees the table sees its names.
     for one in reversed(written):
         with whole_file(one) as file:
-            match chosen:
-                case "parquet":
+            match one.suffix.lower():
+                case ".parquet":
                     _write_parquet(file, table, progress)
-                case "tsv":
+                case ".tsv":
                     _write_text(file, table, progress)
-                case "npy" if one is path:
+                case ".npy":
                     _write_npy(file, table, progress)
-                case "npy":
+                case _:
                     _write_names(file, table)
     return table.rows
 
@@ -183,19 +175,3 @@ def _write_names(file: BinaryIO, table: _Table) -> None:
     for first, rows in table.pieces():
         stop = first + len(rows)
         write_lines(file, lines_hold(table.names(first, stop), first))
-
-
-def _format(path: Path, format: Format | None) -> Format:
-    if format is not None:
-        if format not in get_args(Format):
-            known = ", ".join(get_args(Format))
-            raise InvalidError(f"format: expected one of {known}; found `{format}`")
-        return format
-    found = _SUFFIXES.get(path.suffix.lower())
-    if found is None:
-        known = ", ".join(sorted(_SUFFIXES))
-        raise InvalidError(
-            f"export `{path}`: expected a name that ends in one of {known}\n"
-            "hint: say by `--format` what to write"
-        )
-    return found

@@ -8,7 +8,8 @@ real parts, then all imaginary parts. A model of one's own is any PyTorch functi
 
 from __future__ import annotations
 
-from outercore.embedding.gradients.models.base import Chunk, Model, RowGradients, Side, Start
+from outercore.embedding.gradients.kernels import Chunk, Side
+from outercore.embedding.gradients.models.base import Model, QueryModel, RowGradients, Start
 from outercore.embedding.gradients.models.bilinear import ComplEx, DistMult, Dot, SimplE
 from outercore.embedding.gradients.models.build import build_model
 from outercore.embedding.gradients.models.custom import CustomModel, ScoreFunction
@@ -21,6 +22,7 @@ __all__ = [
     "DistMult",
     "Dot",
     "Model",
+    "QueryModel",
     "RotatE",
     "RowGradients",
     "ScoreFunction",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from outercore.embedding.gradients.kernels import (
-    ChunkGradients,
+    Chunk,
     Inner,
-    Masked,
-    MaskMatrix,
+    Side,
     Similarity,
     Workspace,
     fuses,
@@ -18,31 +17,6 @@ from outercore.embedding.gradients.kernels import (
     query_gradients,
 )
 from outercore.embedding.gradients.losses import Loss, SoftmaxLoss
-
-Side = Literal["head", "tail"]
-"""The end of a triple that is asked for; the other one is the anchor."""
-
-
-class Chunk(NamedTuple):
-    """Positive triples that share their negatives, with one end asked for."""
-
-    side: Side
-    anchors: Tensor
-    """[rows, width]"""
-    relations: Tensor
-    """[rows, relation width]"""
-    targets: Tensor
-    """[rows, width], the end that is asked for."""
-    candidates: Tensor
-    """[negatives, width]"""
-    weights: Tensor
-    """[rows]"""
-    masked: Masked | MaskMatrix | None
-    bias: Tensor | None
-    """[negatives], added to their scores."""
-    own: tuple[Tensor, Tensor] | None = None
-    """Ids of targets and of candidates: instead of `masked`, where the model fuses the loss and
-    only a row's own target does not count."""
 
 
 class Start(NamedTuple):
@@ -68,15 +42,8 @@ class Model(Protocol):
     """What training and evaluation need of a score function."""
 
     @property
-    def name(self) -> str:
-        """As the configuration has it."""
-
-    @property
     def complex_rows(self) -> bool:
         """Whether a row's halves are real and imaginary parts; the N3 norm takes moduli then."""
-
-    def relation_width(self, dim: int) -> int:
-        """Numbers in a relation's row; 0 where the model has no relations."""
 
     def start(self, dim: int) -> Start:
         """The size of initial values, where the user names none."""
@@ -90,9 +57,6 @@ class Model(Protocol):
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """How far apart `scores` and `paired` may be for the same triple, [rows]."""
 
-    def fuses(self, loss: Loss, rows: Tensor) -> bool:
-        """Whether `gradients` takes `Chunk.own` for tables like `rows`."""
-
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
     ) -> RowGradients:
@@ -102,13 +66,8 @@ class Model(Protocol):
 class QueryModel:
     """A model by query and similarity."""
 
-    name: str
     complex_rows = False
     similarity: Similarity = Inner()
-
-    def relation_width(self, dim: int) -> int:
-        """See `Model`."""
-        return dim
 
     def start(self, dim: int) -> Start:
         """See `Model`."""
@@ -136,48 +95,19 @@ class QueryModel:
         """See `Model`."""
         return self.similarity.rounding(self.queries(side, anchors, relations), targets)
 
-    def fuses(self, loss: Loss, rows: Tensor) -> bool:
-        """See `Model`."""
-        return fuses(self.similarity, loss, rows)
-
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
     ) -> RowGradients:
         """See `Model`."""
         queries = self.queries(chunk.side, chunk.anchors, chunk.relations)
-        if chunk.masked is None and self.fuses(loss, queries):
-            found = _fused(queries, chunk, loss, to_candidates)
+        if chunk.known is None and fuses(self.similarity, loss, queries):
+            from outercore.embedding.gradients.triton_kernels import softmax_gradients
+
+            contrastive = isinstance(loss, SoftmaxLoss) and loss.contrastive
+            found = softmax_gradients(queries, chunk, to_candidates, contrastive=contrastive)
         else:
-            found = query_gradients(
-                self.similarity,
-                loss,
-                queries,
-                chunk.targets,
-                chunk.candidates,
-                chunk.weights,
-                masked=chunk.masked,
-                bias=chunk.bias,
-                to_candidates=to_candidates,
-                workspace=workspace,
-            )
+            found = query_gradients(self.similarity, loss, queries, chunk, to_candidates, workspace)
         to_anchors, to_relations = self.queries_backward(
             chunk.side, chunk.anchors, chunk.relations, found.queries
         )
         return RowGradients(found.value, to_anchors, to_relations, found.targets)
-
-
-def _fused(queries: Tensor, chunk: Chunk, loss: Loss, to_candidates: Tensor) -> ChunkGradients:
-    from outercore.embedding.gradients.triton_kernels import softmax_gradients
-
-    target_ids, candidate_ids = (None, None) if chunk.own is None else chunk.own
-    return softmax_gradients(
-        queries,
-        chunk.targets,
-        chunk.candidates,
-        chunk.weights,
-        bias=chunk.bias,
-        target_ids=target_ids,
-        candidate_ids=candidate_ids,
-        to_candidates=to_candidates,
-        contrastive=isinstance(loss, SoftmaxLoss) and loss.contrastive,
-    )

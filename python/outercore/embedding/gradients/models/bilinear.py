@@ -7,18 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from outercore.embedding.gradients.models.base import QueryModel, Side, Start
+from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.models.base import QueryModel, Start
 from outercore.embedding.gradients.models.complex_rows import complex_product
 
 
 class Dot(QueryModel):
     """The inner product of head and tail; relations do not count."""
-
-    name = "dot"
-
-    def relation_width(self, dim: int) -> int:
-        """See `Model`."""
-        return 0
 
     def start(self, dim: int) -> Start:
         """See `Model`."""
@@ -41,8 +36,6 @@ class DistMult(QueryModel):
     Source: Yang et al., "Embedding entities and relations", ICLR 2015.
     """
 
-    name = "distmult"
-
     def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
         """Anchor times relation, for both sides."""
         return anchors * relations
@@ -60,7 +53,6 @@ class ComplEx(QueryModel):
     Source: Trouillon et al., "Complex embeddings for simple link prediction", ICML 2016.
     """
 
-    name = "complex"
     complex_rows = True
 
     def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
@@ -84,8 +76,6 @@ class SimplE(QueryModel):
     A row is the entity as head, then as tail; a relation's row is the relation, then its inverse.
     Source: Kazemi and Poole, "SimplE embedding for link prediction", NeurIPS 2018.
     """
-
-    name = "simple"
 
     def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
         """The anchor with its roles exchanged, times the relation in the order of the side."""

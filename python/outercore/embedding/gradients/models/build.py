@@ -34,4 +34,4 @@ def build_model(config: ModelConfig, score: ScoreFunction | None = None) -> Mode
             return RotatE()
         case "custom":
             assert score is not None
-            return CustomModel(score, config.relation_dim or config.dim)
+            return CustomModel(score)

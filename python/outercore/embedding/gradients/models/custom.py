@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outercore.embedding.gradients.kernels import Workspace
+from outercore.embedding.gradients.kernels import Chunk, Side, Workspace
 from outercore.embedding.gradients.losses import Loss
-from outercore.embedding.gradients.models.base import Chunk, RowGradients, Side, Start
+from outercore.embedding.gradients.models.base import RowGradients, Start
 
 ScoreFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -25,26 +25,17 @@ class CustomModel:
     Example:
         >>> def score(heads, relations, tails):
         ...     return (heads * relations.tanh() * tails).sum(-1)
-        >>> model = CustomModel(score, relations=100)
+        >>> model = CustomModel(score)
     """
 
     score: ScoreFunction
-    relations: int
-    """Numbers in a relation's row."""
-    name: str = "custom"
-    scale: float = 0.1
-    """Deviation of initial values."""
     complex_rows: bool = False
     block_numbers: int = 1 << 21
     """Rows x candidates x width that are computed at once."""
 
-    def relation_width(self, dim: int) -> int:
-        """See `Model`."""
-        return self.relations
-
     def start(self, dim: int) -> Start:
         """See `Model`."""
-        return Start(self.scale)
+        return Start(0.1)
 
     def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """See `Model`."""
@@ -66,10 +57,6 @@ class CustomModel:
         score = self.paired(side, anchors, relations, targets)
         return 8.0 * torch.finfo(score.dtype).eps * score.abs()
 
-    def fuses(self, loss: Loss, rows: Tensor) -> bool:
-        """See `Model`. Never."""
-        return False
-
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
     ) -> RowGradients:
@@ -78,10 +65,7 @@ class CustomModel:
         with torch.no_grad():
             positives = self.paired(chunk.side, *rows)
         scores = self.scores(chunk.side, chunk.anchors, chunk.relations, chunk.candidates)
-        if chunk.bias is not None:
-            scores.add_(chunk.bias)
-        if chunk.masked is not None:
-            chunk.masked.hide(scores)
+        chunk.weigh(scores)
         work = workspace.take("work", tuple(scores.shape), scores)
         found = loss.gradients(positives, scores, chunk.weights, work)
         with torch.enable_grad():

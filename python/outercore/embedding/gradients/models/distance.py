@@ -7,8 +7,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from outercore.embedding.gradients.kernels import Euclidean, Manhattan, Modulus
-from outercore.embedding.gradients.models.base import QueryModel, Side, Start
+from outercore.embedding.gradients.kernels import Euclidean, Manhattan, Modulus, Side
+from outercore.embedding.gradients.models.base import QueryModel, Start
 from outercore.embedding.gradients.models.complex_rows import complex_product, turn_of
 
 
@@ -17,8 +17,6 @@ class TransE(QueryModel):
 
     Source: Bordes et al., "Translating embeddings", NIPS 2013.
     """
-
-    name = "transe"
 
     def __init__(self, norm: Literal[1, 2] = 1) -> None:
         self.similarity = Manhattan() if norm == 1 else Euclidean()
@@ -46,13 +44,8 @@ class RotatE(QueryModel):
     Source: Sun et al., "RotatE: knowledge graph embedding by relational rotation", ICLR 2019.
     """
 
-    name = "rotate"
     complex_rows = True
     similarity = Modulus()
-
-    def relation_width(self, dim: int) -> int:
-        """See `Model`."""
-        return dim // 2
 
     def start(self, dim: int) -> Start:
         """See `Model`. Angles start evenly over the circle."""
