@@ -11,6 +11,7 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_far::FarOptions;
 use outercore_format::Schema;
 use outercore_io::Backend;
+use outercore_sample::rules::{EqualTimes, Rules, TimeOrder};
 use outercore_sample::{FanOut, SampleConfig, TypedFanOuts};
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +86,17 @@ impl FromStr for Hotness {
     }
 }
 
+/// How neighbours are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// For each node on its own.
+    #[default]
+    Neighbor,
+    /// LABOR-0: for all nodes of a batch together, with fewer nodes for as many edges.
+    Labor,
+}
+
 /// The features of one node type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -112,6 +124,20 @@ pub struct LoaderConfig {
     pub batch_size: u64,
     /// Draw neighbours with replacement.
     pub replace: bool,
+    /// How neighbours are chosen.
+    pub method: Method,
+    /// Every seed gets a neighbourhood of its own.
+    pub disjoint: bool,
+    /// Name of the edge arrays by which edges are more or less likely to be sampled.
+    pub weights: Option<String>,
+    /// Name of the edge arrays that say when an edge came to be.
+    pub edge_times: Option<String>,
+    /// Name of the node arrays that say when a node came to be.
+    pub node_times: Option<String>,
+    /// Which edges are taken of those that a seed may see.
+    pub time_order: TimeOrder,
+    /// Whether a seed sees what has its own time.
+    pub equal_times: EqualTimes,
     /// Visit the seeds in a new pseudo-random order every epoch.
     pub shuffle: bool,
     /// Leave out a last batch that is not full.
@@ -169,6 +195,13 @@ impl Default for LoaderConfig {
             input_type: None,
             batch_size: 1024,
             replace: false,
+            method: Method::Neighbor,
+            disjoint: false,
+            weights: None,
+            edge_times: None,
+            node_times: None,
+            time_order: TimeOrder::Any,
+            equal_times: EqualTimes::Seen,
             shuffle: false,
             drop_last: false,
             seed: 0,
@@ -283,7 +316,13 @@ impl LoaderConfig {
         Ok(())
     }
 
-    /// The part that concerns the sampler, over a graph with the types of `schema`.
+    /// Whether seeds have times, before which their neighbourhoods lie.
+    pub fn has_times(&self) -> bool {
+        self.edge_times.is_some() || self.node_times.is_some()
+    }
+
+    /// The part that concerns the sampler, over a graph with the types of `schema`; without rules
+    /// that look at arrays.
     pub fn sampling(&self, schema: &Arc<Schema>) -> SampleConfig {
         let converted = |fan_outs: &Vec<i64>| -> Vec<FanOut> {
             fan_outs.iter().map(|&f| u32::try_from(f).map_or(FanOut::All, FanOut::Take)).collect()
@@ -300,6 +339,7 @@ impl LoaderConfig {
         SampleConfig {
             fan_outs: converted(&self.fan_outs),
             types,
+            rules: Rules::default(),
             replace: self.replace,
             edge_ids: self.needs_edge_ids(),
             most_edges: Some((self.memory.0 / LEAST_EDGE_BYTES).max(TRIED_EDGES)),
@@ -308,7 +348,8 @@ impl LoaderConfig {
 
     /// Whether edges are sampled with their ids: to deliver them, or to find rows of edge arrays.
     pub fn needs_edge_ids(&self) -> bool {
-        self.edge_ids || self.arrays.iter().any(|key| key.starts_with("edges/"))
+        let rules = self.weights.is_some() || self.edge_times.is_some();
+        self.edge_ids || rules || self.arrays.iter().any(|key| key.starts_with("edges/"))
     }
 
     /// Threads to start, with 0 resolved.

@@ -21,7 +21,9 @@ mod prepare;
 mod requests;
 mod row_space;
 mod rows;
+mod rules;
 mod sampling;
+mod seed_list;
 mod share;
 mod spare;
 mod spare_rows;
@@ -29,7 +31,7 @@ mod stages;
 mod timeline;
 
 pub use arrays::ArraysPlan;
-pub use config::{FeatureChoice, Hotness, LoaderConfig, TopologyMode};
+pub use config::{FeatureChoice, Hotness, LoaderConfig, Method, TopologyMode};
 pub use counters::Counters;
 pub use features::RowSource;
 pub use loader::{Advance, Batch, Epoch, Loader};
@@ -39,6 +41,7 @@ pub use requests::{
     Ask, Degrees, Features, Neighbourhood, RequestConfig, RequestCounters, Requests, Sharing,
 };
 pub use rows::RowArena;
+pub use seed_list::SeedList;
 pub use spare::SpareIds;
 pub use spare_rows::{RowMemory, SpareRows};
 pub use timeline::{Span, Stage, Timeline};

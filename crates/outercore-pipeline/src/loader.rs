@@ -1,50 +1,42 @@
 //! The loader: epochs of batches, with sampling and fetching running ahead on their own threads.
 
 mod batch;
+mod epoch;
 
-use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use outercore_core::{Context, Error, NodeId, ReadCounters, Result, StageClock};
+use outercore_core::{Error, NodeId, ReadCounters, Result, StageClock};
 use outercore_fabric::FabricPlane;
 use outercore_far::{FarCounters, FarTier, OnProgress};
 use outercore_format::{DType, Schema};
-use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet;
-use rayon::prelude::*;
 
 use crate::MemoryPlan;
 use crate::arrays::{Arrays, BatchArray};
 use crate::config::LoaderConfig;
 use crate::counters::{Counters, Shared, SharedState, lock};
 use crate::fetch::Fetcher;
-use crate::fetch::Ready;
-use crate::group::GroupBatch;
 use crate::prepare::{Prepared, prepare};
-use crate::row_space::{RowSpace, covers};
-use crate::rows::RowArena;
-use crate::sampling::{Input, Sampling};
-use crate::share::Share;
+use crate::row_space::RowSpace;
+use crate::rules::times_of_nodes;
+use crate::sampling::Sampling;
+use crate::seed_list::{Input, SeedList};
 use crate::stages::{FetchStage, SampleStage};
 use crate::timeline::{Span, Stage, Timeline};
 
 pub use batch::Batch;
-
-/// Rows gathered by one task when a batch is assembled.
-const GATHER_ROWS: usize = 1024;
+pub use epoch::{Advance, Epoch};
 
 /// Delivers the mini-batches of a data set under a memory budget.
 ///
 /// Nothing is read before the first [`Loader::plan`] or [`Loader::epoch`].
 pub struct Loader {
     dataset: DataSet,
-    input: Input,
+    seeds: SeedList,
     config: LoaderConfig,
-    share: Share,
     prepared: Option<Prepared>,
     fetcher: Option<Fetcher>,
     arrays: Option<Arrays>,
@@ -80,6 +72,7 @@ impl Loader {
         for key in &config.arrays {
             BatchArray::new(&dataset, key)?;
         }
+        let times = input_times(&dataset, &config, input.as_deref())?;
         let input = match input {
             None => Input::All(nodes),
             Some(mut ids) => {
@@ -88,9 +81,8 @@ impl Loader {
             }
         };
         Ok(Self {
-            share: Share::new(input.len(), &config)?,
+            seeds: SeedList::even(input, times, &config)?,
             dataset,
-            input,
             config,
             prepared: None,
             fetcher: None,
@@ -106,6 +98,29 @@ impl Loader {
         })
     }
 
+    /// Takes the time of each seed, in the order of the input, in place of its node's own.
+    ///
+    /// To be called before the first plan or epoch.
+    ///
+    /// # Errors
+    /// `Invalid`: another number of times, or a configuration that looks at none.
+    pub fn with_times(mut self, times: Vec<i64>) -> Result<Self> {
+        if !self.config.has_times() {
+            return Err(Error::invalid("times of seeds, but neither edges nor nodes with times"));
+        }
+        self.seeds = self.seeds.with_times(times)?;
+        Ok(self)
+    }
+
+    /// Takes other seeds from now on, by global ids; the plan and the caches stay. Call it between
+    /// epochs.
+    pub fn reseed(&mut self, seeds: SeedList) {
+        if let Some(prepared) = &mut self.prepared {
+            prepared.sampling = Arc::new(prepared.sampling.reseeded(seeds.clone()));
+        }
+        self.seeds = seeds;
+    }
+
     /// Reads through a tier that is there already, whatever the configuration says of far memory.
     ///
     /// To be called before the first plan or epoch.
@@ -117,12 +132,12 @@ impl Loader {
 
     /// Batches per epoch, of this rank.
     pub fn num_batches(&self) -> u64 {
-        self.share.num_batches()
+        self.seeds.num_batches()
     }
 
     /// Nodes in the seed list.
     pub fn num_seeds(&self) -> u64 {
-        self.input.len()
+        self.seeds.count()
     }
 
     /// The types of the graph.
@@ -275,10 +290,14 @@ impl Loader {
                 let plane = FabricPlane::default();
                 self.far = Some(Arc::new(FarTier::connect_with(options, Some(&plane))?));
             }
-            let (input, far) = (self.input.clone(), self.far.as_ref());
+            if self.config.has_times() && !self.seeds.has_times() && self.seeds.count() > 0 {
+                return Err(Error::invalid("the seeds have no times, and their nodes have none")
+                    .hint("give the time of each seed (`input_time`)"));
+            }
+            let (seeds, far) = (self.seeds.clone(), self.far.as_ref());
             let rows = RowSpace::chosen(&self.dataset, &self.config)?;
             let (dataset, config) = (&self.dataset, &self.config);
-            self.prepared = Some(prepare(dataset, rows, input, config, far, on_progress)?);
+            self.prepared = Some(prepare(dataset, rows, seeds, config, far, on_progress)?);
         }
         self.prepared.as_mut().ok_or_else(|| Error::internal("the loader lost its plan"))
     }
@@ -312,6 +331,19 @@ impl Loader {
     }
 }
 
+/// The times of the seeds' own nodes, in the order of the input; none where they have none.
+fn input_times(
+    dataset: &DataSet,
+    config: &LoaderConfig,
+    input: Option<&[NodeId]>,
+) -> Result<Vec<i64>> {
+    let Some(times) = times_of_nodes(dataset, config)? else { return Ok(Vec::new()) };
+    Ok(match input {
+        None => times,
+        Some(ids) => ids.iter().map(|&id| times[id as usize]).collect(),
+    })
+}
+
 /// The global ids of the nodes that seeds are among.
 fn input_range(dataset: &DataSet, config: &LoaderConfig) -> Result<Range<u64>> {
     let schema = dataset.schema();
@@ -339,204 +371,4 @@ fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
     Ok(std::thread::Builder::new().name(name.to_owned()).spawn(work)?)
-}
-
-/// Whether there is a next batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advance {
-    /// [`Epoch::batch`] is the next batch.
-    Batch,
-    /// The epoch is over.
-    End,
-    /// Nothing came within the time given; ask again.
-    NotYet,
-}
-
-/// One pass over the seeds.
-///
-/// A batch is looked at where it is ([`Epoch::batch`], [`Epoch::gather`]) and given up by the next
-/// [`Epoch::advance`]; so the slots of its rows are never held longer than the pipeline expects.
-pub struct Epoch {
-    sampling: Arc<Sampling>,
-    arena: Option<(Arc<RowArena>, RowSpace)>,
-    ready: Option<Receiver<Result<Ready>>>,
-    release: Option<Sender<u64>>,
-    sampler: JoinHandle<u64>,
-    fetch: JoinHandle<(Option<Fetcher>, Option<Arrays>)>,
-    current: Option<Ready>,
-    position: usize,
-    /// Whether the batch there was taken.
-    taken: bool,
-    clock: StageClock,
-    shared: SharedState,
-}
-
-impl Epoch {
-    /// Moves to the next batch, waiting for it at most `patience`.
-    ///
-    /// # Errors
-    /// The first error of any stage; afterwards the epoch is over.
-    pub fn advance(&mut self, patience: Duration) -> Result<Advance> {
-        self.taken = false;
-        if let Some(ready) = &self.current {
-            self.position += 1;
-            if self.position < ready.group.batches.len() {
-                return Ok(Advance::Batch);
-            }
-        }
-        if let Some(Ready { group, .. }) = self.current.take() {
-            let number = group.number;
-            self.sampling.give_back(group);
-            if let Some(release) = &self.release {
-                // The fetch stage may be gone after an error; the next receive tells.
-                let _ = release.send(number);
-            }
-        }
-        let Some(receiver) = &self.ready else { return Ok(Advance::End) };
-        let mut away = 0.0;
-        self.clock.lap(&mut away);
-        let received = receiver.recv_timeout(patience);
-        self.clock.lap(&mut lock(&self.shared).counters.assemble.starved_s);
-        match received {
-            Ok(Ok(ready)) => {
-                self.position = 0;
-                self.current = Some(ready);
-                Ok(Advance::Batch)
-            }
-            Ok(Err(error)) => {
-                self.ready = None;
-                Err(error)
-            }
-            Err(RecvTimeoutError::Timeout) => Ok(Advance::NotYet),
-            Err(RecvTimeoutError::Disconnected) => {
-                // The epoch is over, or a stage panicked; `Loader::finish` tells which.
-                self.ready = None;
-                Ok(Advance::End)
-            }
-        }
-    }
-
-    /// The batch that the last [`Epoch::advance`] moved to, unless it was taken.
-    pub fn batch(&self) -> Option<Batch<'_>> {
-        self.reached().filter(|_| !self.taken)
-    }
-
-    /// Takes the subgraph of the batch and the places of its seeds in the input; its features can
-    /// be gathered all the same.
-    ///
-    /// The memory is at home on [`Epoch::shelf`].
-    pub fn take_batch(&mut self) -> Option<(SampledBatch, Vec<u64>)> {
-        if self.taken {
-            return None;
-        }
-        let batch = self.current.as_mut()?.group.batches.get_mut(self.position)?;
-        self.taken = true;
-        // What is left still has its number.
-        let left = SampledBatch { batch: batch.sampled.batch, ..SampledBatch::default() };
-        Some((std::mem::replace(&mut batch.sampled, left), std::mem::take(&mut batch.input_ids)))
-    }
-
-    /// Takes the rows of the further arrays of the batch, array by array in the order of the
-    /// configuration: those of its nodes or of its edges, one after the other as they are stored.
-    pub fn take_arrays(&mut self) -> Vec<Vec<u8>> {
-        let batch = self.current.as_mut().and_then(|ready| {
-            let batch: Option<&mut GroupBatch> = ready.group.batches.get_mut(self.position);
-            batch
-        });
-        batch.map(|batch| std::mem::take(&mut batch.arrays)).unwrap_or_default()
-    }
-
-    /// Where the memory of batches that nobody looks at any more waits for other ones.
-    pub fn shelf(&self) -> &Arc<Shelf> {
-        &self.sampling.shelf
-    }
-
-    fn reached(&self) -> Option<Batch<'_>> {
-        let ready = self.current.as_ref()?;
-        let batch = ready.group.batches.get(self.position)?;
-        Some(Batch { ready, batch })
-    }
-
-    /// Writes the feature rows of the batch's nodes of one type, in the order of the batch.
-    ///
-    /// **Shapes** `out`: nodes x width, row-major.
-    ///
-    /// # Errors
-    /// `Invalid` if `out` has another size, there is no batch or the type has no features, or a
-    /// feature does not fit `float32` (with its node and column).
-    pub fn gather(&mut self, node_type: usize, out: &mut [f32]) -> Result<()> {
-        let started = lock(&self.shared).timeline.now();
-        let part = self.arena.as_ref().and_then(|(arena, rows)| {
-            rows.of_type(node_type).map(|part| (arena, part, rows.parts().len() == 1))
-        });
-        let Some((arena, part, only)) = part else {
-            return Err(Error::invalid("the loader delivers no features"));
-        };
-        let Some(Batch { ready, batch }) = self.reached() else {
-            return Err(Error::invalid("there is no batch to gather"));
-        };
-        let width = part.source.width;
-        let whole = only && part.nodes == (0..self.sampling.topology.num_nodes());
-        let index = if whole {
-            Cow::Borrowed(&batch.row_index[..])
-        } else {
-            let nodes = batch.sampled.nodes.iter().zip(&batch.row_index);
-            let own = nodes.filter(|(node, _)| covers(std::slice::from_ref(&part.nodes), *node));
-            Cow::Owned(own.map(|(_, &index)| index).collect())
-        };
-        if out.len() != index.len() * width {
-            return Err(Error::invalid(format!(
-                "room for {} values, expected {} nodes x {width} features",
-                out.len(),
-                index.len()
-            )));
-        }
-        let chunks = out.par_chunks_mut(GATHER_ROWS * width).zip(index.par_chunks(GATHER_ROWS));
-        self.sampling.pool.install(|| {
-            chunks.try_for_each(|(out, index)| {
-                for (row, &place) in out.chunks_exact_mut(width).zip(index) {
-                    let slot = ready.slots[place as usize];
-                    part.source.deliver(arena, slot, row).with_context(|| {
-                        let node = ready.group.rows[place as usize] - part.nodes.start;
-                        format!("features of node {node}")
-                    })?;
-                }
-                Ok::<(), Error>(())
-            })
-        })?;
-        let item = batch.sampled.batch;
-        let mut shared = lock(&self.shared);
-        shared.counters.assemble.items += 1;
-        let now = shared.timeline.now();
-        shared.counters.assemble.busy_s += now - started;
-        shared.timeline.record(Stage::Assemble, item, started);
-        Ok(())
-    }
-
-    /// Stops the stages and takes back the fetcher, the arrays and the number of the next group.
-    fn stop(mut self) -> (Option<Fetcher>, Option<Arrays>, u64, Result<()>) {
-        // Both channels close, so that a stage that waits to send or receive comes to its end.
-        self.current = None;
-        self.ready = None;
-        self.release = None;
-        let mut result = Ok(());
-        let (fetcher, arrays) = self.fetch.join().unwrap_or_else(|panic| {
-            result = Err(stage_panicked("fetch", &*panic));
-            (None, None)
-        });
-        let next_group = self.sampler.join().unwrap_or_else(|panic| {
-            result = Err(stage_panicked("sample", &*panic));
-            0
-        });
-        (fetcher, arrays, next_group, result)
-    }
-}
-
-fn stage_panicked(stage: &str, panic: &(dyn std::any::Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
-    Error::internal(format!("the {stage} stage panicked: {text}"))
 }

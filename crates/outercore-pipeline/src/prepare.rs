@@ -6,6 +6,7 @@ use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_far::{FarTier, OnProgress};
 use outercore_io::arena::{HUGE_PAGE, UNIT};
 use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, Tier, reads_in_flight};
+use outercore_sample::SampleConfig;
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::paged::PagedTopology;
@@ -19,7 +20,9 @@ use crate::far;
 use crate::hot;
 use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, Trial, plan_topology};
 use crate::row_space::RowSpace;
-use crate::sampling::{Input, Sampling};
+use crate::rules::open_rules;
+use crate::sampling::Sampling;
+use crate::seed_list::SeedList;
 
 /// Batches sampled to learn how large batches are and how much they share: a small part of an
 /// epoch, at most as many as are ever fetched together.
@@ -105,13 +108,13 @@ fn reading(
 pub fn prepare(
     dataset: &DataSet,
     rows: Option<RowSpace>,
-    input: Input,
+    seeds: SeedList,
     config: &LoaderConfig,
     far: Option<&Arc<FarTier>>,
     on_progress: OnProgress<'_>,
 ) -> Result<Prepared> {
     let mode = config.topology;
-    let request = (rows, input);
+    let request = (rows, seeds);
     match prepare_with(dataset, request.clone(), config, mode, far, on_progress) {
         Err(error)
             if error.kind() == ErrorKind::Budget && config.topology == TopologyMode::Auto =>
@@ -124,7 +127,7 @@ pub fn prepare(
 
 fn prepare_with(
     dataset: &DataSet,
-    (rows, input): (Option<RowSpace>, Input),
+    (rows, seeds): (Option<RowSpace>, SeedList),
     config: &LoaderConfig,
     mode: TopologyMode,
     far: Option<&Arc<FarTier>>,
@@ -136,9 +139,12 @@ fn prepare_with(
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
     let reading = reading(config, profile.as_ref(), far);
     let of_rows = rows.as_ref().map_or(0, |rows| rows.memory().0);
-    let reserved = Bytes(config.reserved.0 + input_bytes(&input) + of_rows);
+    let reserved = Bytes(config.reserved.0 + seeds.heap_bytes() + of_rows);
 
     let staging = reading.staging;
+    let free = Bytes(budget.0.saturating_sub(reserved.0 + staging.0));
+    let (rules, of_rules) = open_rules(dataset, config, free, &reading, cost)?;
+    let reserved = Bytes(reserved.0 + of_rules.0);
     let free = Bytes(budget.0.saturating_sub(reserved.0 + staging.0));
     let most = most_resident(free, rows.is_some());
     let size = topology_size(dataset, config)?;
@@ -161,7 +167,8 @@ fn prepare_with(
     let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
     let ranges = rows.as_ref().map(RowSpace::ranges);
     let pool = workers(config)?;
-    let sampling = Sampling::new(topology, dataset.schema(), input, ranges, pool, config)?;
+    let sample = SampleConfig { rules, ..config.sampling(dataset.schema()) };
+    let sampling = Sampling::new(topology, sample, seeds, ranges, pool, config);
     let sampling = Arc::new(sampling);
 
     let mut trial = Trial::default();
@@ -246,13 +253,6 @@ fn constant_rows(mut hot: Vec<u64>, plan: &MemoryPlan, rows: Option<&RowSpace>) 
 
 fn batch_arrays(dataset: &DataSet, config: &LoaderConfig) -> Result<Vec<BatchArray>> {
     config.arrays.iter().map(|key| BatchArray::new(dataset, key)).collect()
-}
-
-fn input_bytes(input: &Input) -> u64 {
-    match input {
-        Input::All(_) => 0,
-        Input::Nodes(nodes) => nodes.len() as u64 * 8,
-    }
 }
 
 /// Sizes of the arrays of a topology.

@@ -24,7 +24,8 @@ use crate::group::{ELSEWHERE, Group, GroupBatch, Part};
 use crate::loader::max_rows;
 use crate::prepare::{Prepared, prepare};
 use crate::row_space::RowSpace;
-use crate::sampling::{Input, Sampling};
+use crate::sampling::Sampling;
+use crate::seed_list::{Input, SeedList};
 
 /// Read buffers of the pass that counts degrees.
 const DEGREE_STAGING: Bytes = Bytes::mib(1);
@@ -209,7 +210,7 @@ impl Requests {
             Some(features) => open_features(dataset, features, config.memory)?,
             None => (None, None),
         };
-        let input = Input::All(0..nodes);
+        let input = SeedList::even(Input::All(0..nodes), Vec::new(), &loader)?;
         let rows = source.clone().map(RowSpace::of_one);
         let prepared = prepare(dataset, rows, input, &loader, None, &mut |_, _| Ok(()))?;
         let Prepared { sampling, plan, rows, constant, cost, engine, array_reading, .. } = prepared;
@@ -297,7 +298,10 @@ impl Requests {
     ) -> Result<()> {
         let Ask { delta, seed, requests, is_known } = ask;
         // All are batch 0: with numbers of their own, answers would depend on the order of requests.
-        let seeds = requests.into_iter().map(|nodes| Seeds { batch: 0, nodes }).collect();
+        let seeds = requests
+            .into_iter()
+            .map(|nodes| Seeds { batch: 0, nodes, times: Vec::new() })
+            .collect();
         let sampling = Arc::clone(&self.sampling);
         let base: &dyn Topology = &*sampling.topology;
         let overlay = delta.map(|delta| Overlay::new(base, delta));

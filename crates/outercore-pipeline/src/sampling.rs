@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use outercore_core::{NodeId, Permutation, Result, Stream};
-use outercore_format::Schema;
 use outercore_sample::hotness::{HotRows, PresampleConfig, presample};
 use outercore_sample::{SampleConfig, Seeds, Shelf, sample_group_on};
 use outercore_store::Topology;
@@ -14,44 +13,17 @@ use rayon::prelude::*;
 use crate::config::LoaderConfig;
 use crate::group::{Group, Part};
 use crate::row_space::covers;
-use crate::share::Share;
-
-/// The nodes whose neighbourhoods are sampled.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// Every node, or every node of a type, in order.
-    All(Range<NodeId>),
-    /// A list, in its order; repetitions are allowed.
-    Nodes(Arc<Vec<NodeId>>),
-}
-
-impl Input {
-    /// Number of seeds in an epoch.
-    pub fn len(&self) -> u64 {
-        match self {
-            Self::All(nodes) => nodes.end - nodes.start,
-            Self::Nodes(nodes) => nodes.len() as u64,
-        }
-    }
-
-    fn node(&self, place: u64) -> NodeId {
-        match self {
-            Self::All(nodes) => nodes.start + place,
-            Self::Nodes(nodes) => nodes[place as usize],
-        }
-    }
-}
+use crate::seed_list::SeedList;
 
 /// What the sampling stage works with; shared, never changed.
 pub struct Sampling {
     /// The graph.
     pub topology: Arc<dyn Topology>,
     /// The seeds.
-    pub input: Input,
+    seeds: SeedList,
     /// Threads for sampling, sorting and assembly.
     pub pool: Arc<ThreadPool>,
     config: SampleConfig,
-    share: Share,
     shuffle: bool,
     seed: u64,
     /// The nodes whose feature rows are fetched, as ranges; `None` if no rows are.
@@ -61,27 +33,26 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Binds a configuration to a graph, its types and its seeds; `rows` are the nodes that have
-    /// feature rows, where any are fetched.
+    /// Binds a configuration to a graph and its seeds, with their times where rules look at times;
+    /// `rows` are the nodes that have feature rows, where any are fetched.
     pub fn new(
         topology: Arc<dyn Topology>,
-        schema: &Arc<Schema>,
-        input: Input,
+        sample: SampleConfig,
+        seeds: SeedList,
         rows: Option<Vec<Range<NodeId>>>,
         pool: Arc<ThreadPool>,
         config: &LoaderConfig,
-    ) -> Result<Self> {
-        Ok(Self {
-            share: Share::new(input.len(), config)?,
+    ) -> Self {
+        Self {
+            seeds,
             topology,
-            input,
             pool,
-            config: config.sampling(schema),
+            config: sample,
             shuffle: config.shuffle,
             seed: config.seed,
             shelf: Arc::default(),
             rows,
-        })
+        }
     }
 
     /// The same with another topology. The current one is freed before `open` opens it, so both are
@@ -90,7 +61,7 @@ impl Sampling {
     /// # Errors
     /// Those of `open`.
     pub fn over(self, open: impl FnOnce() -> Result<Arc<dyn Topology>>) -> Result<Self> {
-        let Self { topology, input, pool, config, share, shuffle, seed, mut rows, shelf } = self;
+        let Self { topology, seeds, pool, config, shuffle, seed, mut rows, shelf } = self;
         let before = topology.num_nodes();
         drop(topology);
         let topology = open()?;
@@ -98,7 +69,22 @@ impl Sampling {
             // Nodes that came meanwhile have rows, too.
             range.end = topology.num_nodes();
         }
-        Ok(Self { topology, input, pool, config, share, shuffle, seed, rows, shelf })
+        Ok(Self { topology, seeds, pool, config, shuffle, seed, rows, shelf })
+    }
+
+    /// The same with other seeds.
+    #[must_use]
+    pub fn reseeded(&self, seeds: SeedList) -> Self {
+        Self {
+            topology: Arc::clone(&self.topology),
+            seeds,
+            pool: Arc::clone(&self.pool),
+            config: self.config.clone(),
+            shuffle: self.shuffle,
+            seed: self.seed,
+            rows: self.rows.clone(),
+            shelf: Arc::clone(&self.shelf),
+        }
     }
 
     /// How neighbours are drawn.
@@ -108,7 +94,7 @@ impl Sampling {
 
     /// Batches per epoch.
     pub fn num_batches(&self) -> u64 {
-        self.share.num_batches()
+        self.seeds.num_batches()
     }
 
     /// The random stream of an epoch.
@@ -118,15 +104,15 @@ impl Sampling {
 
     /// The seeds of one batch and their places in the input.
     pub fn seeds(&self, epoch: u64, batch: u64) -> (Seeds, Vec<u64>) {
-        let places = self.share.places(batch);
+        let places = self.seeds.places(batch);
         let places: Vec<u64> = if self.shuffle {
-            let order = Permutation::new(self.input.len(), self.seed, epoch);
+            let order = Permutation::new(self.seeds.count(), self.seed, epoch);
             order.range(places)
         } else {
             places.collect()
         };
-        let nodes = places.iter().map(|&place| self.input.node(place)).collect();
-        (Seeds { batch: self.share.number(batch), nodes }, places)
+        let (nodes, times) = self.seeds.at_places(&places);
+        (Seeds { batch: self.seeds.number(batch), nodes, times }, places)
     }
 
     /// How many groups may be begun before the one under way is complete.

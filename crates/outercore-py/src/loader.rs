@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
-use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds, SpareRows};
+use outercore_pipeline::{
+    Advance, Epoch, Loader as CoreLoader, LoaderConfig, SeedList, SpareIds, SpareRows,
+};
 use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet;
 use outercore_store::resident::Ids;
@@ -44,18 +46,51 @@ struct State {
 
 #[pymethods]
 impl Loader {
-    /// `config` is the JSON of the core's `LoaderConfig`; `input` the seeds, or `None` for all.
+    /// `config` is the JSON of the core's `LoaderConfig`; `input` the seeds, or `None` for all;
+    /// `times` the time of each seed, where it is not that of its node.
     #[new]
-    fn new(path: &str, config: &str, input: Option<PyReadonlyArray1<'_, i64>>) -> PyResult<Self> {
+    #[pyo3(signature = (path, config, input, times = None))]
+    fn new(
+        path: &str,
+        config: &str,
+        input: Option<PyReadonlyArray1<'_, i64>>,
+        times: Option<PyReadonlyArray1<'_, i64>>,
+    ) -> PyResult<Self> {
         let config: LoaderConfig = serde_json::from_str(config)
             .map_err(|error| to_python(Error::invalid(format!("loader configuration: {error}"))))?;
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = DataSet::open(path).map_err(to_python)?;
         let edge_ids = config.edge_ids;
-        let loader = CoreLoader::new(dataset.clone(), input, config).map_err(to_python)?;
+        let mut loader = CoreLoader::new(dataset.clone(), input, config).map_err(to_python)?;
+        if let Some(times) = times {
+            loader = loader.with_times(times.as_slice()?.to_vec()).map_err(to_python)?;
+        }
         let (spare, spare_rows) = (Arc::default(), None);
         let state = State { spare, spare_rows, loader: Some(loader), epoch: None };
         Ok(Self { state: OfProcess::new(Mutex::new(state)), data_set: dataset, edge_ids })
+    }
+
+    /// Takes other seeds, by global ids, until the next call: batch `i` gets those from `bounds[i]` to
+    /// `bounds[i + 1]` and the number `first + i`. Stops a running epoch.
+    fn reseed(
+        &self,
+        py: Python<'_>,
+        seeds: PyReadonlyArray1<'_, i64>,
+        times: Option<PyReadonlyArray1<'_, i64>>,
+        bounds: PyReadonlyArray1<'_, i64>,
+        first: u64,
+    ) -> PyResult<()> {
+        let seeds = node_ids(&seeds).map_err(to_python)?;
+        let bounds = node_ids(&bounds).map_err(to_python)?;
+        let times = times.map(|times| times.as_slice().map(<[i64]>::to_vec)).transpose()?;
+        py.detach(|| {
+            let seeds = SeedList::at(seeds, times.unwrap_or_default(), bounds, first)?;
+            let mut state = self.lock();
+            state.stop()?;
+            state.loader()?.reseed(seeds);
+            Ok(())
+        })
+        .map_err(to_python)
     }
 
     /// Batches per epoch.
@@ -138,6 +173,8 @@ impl Loader {
         let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
         result.set_item("e_id", edge_ids)?;
         result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
+        let trees = sampled.trees.iter().map(|&tree| tree.into());
+        result.set_item("trees", vector::<i64>(py, spare, sampled.trees.len(), trees)?)?;
         result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("batch", sampled.batch)?;
         result.set_item("arrays", arrays)?;

@@ -43,6 +43,7 @@ pub fn typed_batch<'py>(
 fn nodes_of(py: Python<'_>, nodes: NodesOfType) -> PyResult<Bound<'_, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("n_id", nodes.ids.into_pyarray(py))?;
+    result.set_item("trees", nodes.trees.into_pyarray(py))?;
     result.set_item("num_sampled_nodes", nodes.per_hop)?;
     Ok(result)
 }

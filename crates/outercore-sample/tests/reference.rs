@@ -68,7 +68,8 @@ fn batches_equal_the_definition() {
         };
         let number = |name: &str| case[name].as_u64().unwrap();
         let stream = Stream::new(number("seed"), number("epoch"));
-        let seeds = vec![Seeds { batch: number("batch"), nodes: numbers(&case["seeds"]) }];
+        let seeds =
+            vec![Seeds { batch: number("batch"), nodes: numbers(&case["seeds"]), times: vec![] }];
         let batch = sample_group(&topology, stream, seeds, &config, &pool).unwrap().remove(0);
 
         let expected = &case["expected"];

@@ -149,6 +149,7 @@ fn many_blocks_and_growing_tables_change_nothing() {
     {
         let config = SampleConfig {
             fan_outs,
+            rules: Rules::default(),
             types: None,
             replace: false,
             edge_ids: true,
@@ -218,8 +219,8 @@ fn known_nodes_have_no_edges_in_the_last_hop_and_all_others_have_theirs() {
         let hops = fan_outs.len();
         let config = SampleConfig {
             fan_outs,
-            types: None,
             rules: Rules::default(),
+            types: None,
             replace,
             edge_ids: true,
             most_edges: None,
@@ -263,8 +264,8 @@ fn a_topology_on_disk_gives_the_same_batches() {
     let fan_outs = vec![FanOut::Take(4), FanOut::All, FanOut::Take(20)];
     let config = SampleConfig {
         fan_outs,
-        types: None,
         rules: Rules::default(),
+        types: None,
         replace: false,
         edge_ids: true,
         most_edges: None,

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use outercore_core::{EdgeId, NodeId, Result, Stream};
+use outercore_sample::rules::{Choice, EqualTimes, Rules, TimeOrder, Times};
 use outercore_sample::{FanOut, SampleConfig, SampledBatch, Seeds, TypedFanOuts, sample_group};
 use outercore_store::resident::ResidentTopology;
+use outercore_store::row_values::RowValues;
 use outercore_store::{Extent, Topology};
-use outercore_testkit::{Csc, NaiveTypedBatch, TypedGraph, naive_typed_sample};
+use outercore_testkit::{Csc, NaiveRules, NaiveTypedBatch, TypedGraph, naive_typed_sample};
 use proptest::prelude::*;
 
 /// A resident topology that claims to be on disk, so that batches are sampled together.
@@ -51,6 +53,14 @@ fn spelled_out(batch: &SampledBatch, graph: &TypedGraph) -> NaiveTypedBatch {
     }
     NaiveTypedBatch {
         nodes: typed.nodes.iter().map(|of| unsigned(&of.ids)).collect(),
+        trees: typed
+            .nodes
+            .iter()
+            .map(|of| match of.trees.is_empty() {
+                true => vec![0; of.ids.len()],
+                false => unsigned(&of.trees),
+            })
+            .collect(),
         nodes_per_hop: typed.nodes.into_iter().map(|of| of.per_hop).collect(),
         edges: typed
             .edges
@@ -80,35 +90,111 @@ fn naive(fan_out: &FanOut) -> Option<u64> {
     }
 }
 
+/// Rules as the sampler takes them, with numbers in memory.
+fn rules_of(naive: &NaiveRules) -> Rules {
+    let numbers = |of: &Vec<Vec<i64>>| -> Vec<_> {
+        of.iter().map(|times| Some(Arc::new(RowValues::from_numbers(times.clone())))).collect()
+    };
+    let choice = match &naive.weights {
+        _ if naive.labor => Choice::Labor,
+        None => Choice::Uniform,
+        Some(weights) => {
+            let of_type = |of: &Vec<f64>| Some(Arc::new(RowValues::from_numbers(of.clone())));
+            Choice::Weighted(weights.iter().map(of_type).collect())
+        }
+    };
+    let has_times = naive.edge_times.is_some() || naive.node_times.is_some();
+    let times = has_times.then(|| Times {
+        edges: naive.edge_times.as_ref().map_or(Vec::new(), numbers),
+        nodes: naive.node_times.as_ref().map_or(Vec::new(), numbers),
+        order: if naive.last { TimeOrder::Last } else { TimeOrder::Any },
+        equal: if naive.equal { EqualTimes::Seen } else { EqualTimes::Hidden },
+    });
+    Rules { disjoint: naive.disjoint && !has_times, choice, times }
+}
+
+/// Rules that go together, with numbers for `graph` drawn from `seed`.
+fn naive_rules(
+    graph: &TypedGraph,
+    seed: u64,
+    (replace, disjoint, choice, edge_times, node_times, last): (bool, bool, u8, bool, bool, bool),
+) -> NaiveRules {
+    let mut draws = Stream::new(seed, 5).uniform(0, 0, 0);
+    let mut numbers =
+        |count: u64, most: u64| -> Vec<u64> { (0..count).map(|_| draws.below(most)).collect() };
+    let rows: Vec<u64> =
+        graph.schema.edge_types().iter().map(|of| of.rows.end - of.rows.start).collect();
+    let nodes: Vec<u64> =
+        graph.schema.node_types().iter().map(|of| of.nodes.end - of.nodes.start).collect();
+    let is_timed = edge_times || node_times;
+    let last = last && is_timed;
+    let weighted = choice == 1 && !last;
+    let labor = choice == 2 && !last && !disjoint && !is_timed;
+    let mut of_rows = |counts: &[u64], most| -> Vec<Vec<u64>> {
+        counts.iter().map(|&count| numbers(count, most)).collect()
+    };
+    let signed = |of: Vec<Vec<u64>>| -> Vec<Vec<i64>> {
+        of.into_iter().map(|of| of.into_iter().map(|time| time as i64 - 3).collect()).collect()
+    };
+    let weights = weighted.then(|| {
+        // A quarter of them 0.
+        let drawn = of_rows(&rows, 8).into_iter();
+        drawn.map(|of| of.into_iter().map(|w| w.saturating_sub(1) as f64 / 3.0).collect()).collect()
+    });
+    NaiveRules {
+        replace: replace && !last && !labor,
+        disjoint: disjoint || is_timed,
+        weights,
+        labor,
+        edge_times: edge_times.then(|| signed(of_rows(&rows, 12))),
+        node_times: node_times.then(|| signed(of_rows(&nodes, 12))),
+        seed_times: Vec::new(),
+        last,
+        equal: seed.is_multiple_of(2),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn every_batch_equals_the_definition_however_it_is_sampled(
         (authors, papers, venues) in (1u64..40, 1u64..60, 1u64..6),
         fan_outs in (0usize..4).prop_flat_map(|hops| {
             proptest::collection::vec(proptest::collection::vec(fan_out(), hops), 5)
         }),
-        replace in any::<bool>(),
+        chosen in (
+            any::<bool>(), any::<bool>(), 0u8..3, any::<bool>(), any::<bool>(), any::<bool>(),
+        ),
         seed in any::<u64>(),
         num_batches in 1u64..4,
         batch_size in 0usize..20,
     ) {
         let graph = TypedGraph::bibliography(authors, papers, venues);
+        let rules = naive_rules(&graph, seed, chosen);
+        let is_timed = rules.edge_times.is_some() || rules.node_times.is_some();
         let stream = Stream::new(seed, 1);
         let hops = fan_outs[0].len();
         let config = SampleConfig {
             fan_outs: vec![FanOut::All; hops],
             types: Some(TypedFanOuts { schema: Arc::new(graph.schema.clone()), of: fan_outs }),
-            replace,
+            replace: rules.replace,
+            rules: rules_of(&rules),
             edge_ids: true,
             most_edges: None,
         };
-        let naive_fan_outs: Vec<Vec<Option<u64>>> =
-            config.types.as_ref().unwrap().of.iter().map(|of| of.iter().map(naive).collect()).collect();
+        let of_types = &config.types.as_ref().unwrap().of;
+        let naive_fan_outs: Vec<Vec<_>> =
+            of_types.iter().map(|of| of.iter().map(naive).collect()).collect();
         let mut draws = Stream::new(seed, 9).uniform(0, 0, 0);
         let nodes = graph.schema.num_nodes();
         let group: Vec<Seeds> = (0..num_batches)
-            .map(|batch| Seeds { batch, nodes: (0..batch_size).map(|_| draws.below(nodes)).collect(), times: vec![] })
+            .map(|batch| Seeds {
+                batch,
+                nodes: (0..batch_size).map(|_| draws.below(nodes)).collect(),
+                times: (0..batch_size * usize::from(is_timed))
+                    .map(|_| draws.below(12) as i64 - 3)
+                    .collect(),
+            })
             .collect();
         let expected: Vec<NaiveTypedBatch> = group
             .iter()
@@ -118,7 +204,8 @@ proptest! {
                     (node_type, node - graph.schema.node_types()[node_type].nodes.start)
                 };
                 let typed: Vec<_> = seeds.nodes.iter().map(of_type).collect();
-                naive_typed_sample(&graph, stream, seeds.batch, &typed, &naive_fan_outs, replace)
+                let rules = NaiveRules { seed_times: seeds.times.clone(), ..rules.clone() };
+                naive_typed_sample(&graph, stream, seeds.batch, &typed, &naive_fan_outs, &rules)
             })
             .collect();
         for on_disk in [false, true] {
@@ -128,14 +215,114 @@ proptest! {
             };
             for threads in [1, 3] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                let sampled =
-                    sample_group(&*topology, stream, group.clone(), &config, &pool).unwrap();
-                let found: Vec<_> =
-                    sampled.iter().map(|batch| spelled_out(batch, &graph)).collect();
-                prop_assert_eq!(&found, &expected);
+                for group_size in [1, group.len()] {
+                    let sampled = group.chunks(group_size).flat_map(|part| {
+                        sample_group(&*topology, stream, part.to_vec(), &config, &pool).unwrap()
+                    });
+                    let found: Vec<_> =
+                        sampled.map(|batch| spelled_out(&batch, &graph)).collect();
+                    prop_assert_eq!(&found, &expected);
+                }
             }
         }
     }
+}
+
+/// How often each in-edge of a star's centre is taken, over many batches.
+fn shares(weights: Option<Vec<f64>>, leaves: u64, count: u32, replace: bool) -> Vec<f64> {
+    const BATCHES: u64 = 20_000;
+    let edges: Vec<(u64, u64)> = (0..leaves).map(|leaf| (leaf, 0)).collect();
+    let graph =
+        TypedGraph::new(&[("leaf", leaves), ("centre", 1)], &[("leaf", "of", "centre", &edges)]);
+    let rules = NaiveRules { weights: weights.map(|of| vec![of]), ..NaiveRules::default() };
+    let config = SampleConfig {
+        fan_outs: vec![FanOut::Take(count)],
+        types: Some(TypedFanOuts {
+            schema: Arc::new(graph.schema.clone()),
+            of: vec![vec![FanOut::Take(count)]],
+        }),
+        replace,
+        rules: rules_of(&rules),
+        edge_ids: true,
+        most_edges: None,
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    // The centre is the first node: types come in the order of their names.
+    let group = (0..BATCHES).map(|batch| Seeds { batch, nodes: vec![0], times: vec![] }).collect();
+    let topology = resident(&graph);
+    let batches = sample_group(&topology, Stream::new(7, 0), group, &config, &pool).unwrap();
+    let mut taken = vec![0u64; leaves as usize];
+    for batch in &batches {
+        for &id in &batch.edge_ids {
+            taken[id as usize] += 1;
+        }
+    }
+    taken.into_iter().map(|times| times as f64 / BATCHES as f64).collect()
+}
+
+/// Compares shares of 20,000 batches with what is expected, within five standard deviations.
+#[track_caller]
+fn assert_shares(found: &[f64], expected: &[f64]) {
+    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let deviation = (expected.max(1e-3) / 20_000.0).sqrt();
+        assert!((found - expected).abs() < 5.0 * deviation, "{place}: {found}, not {expected}");
+    }
+}
+
+#[test]
+fn weighted_draws_come_in_proportion_to_weights() {
+    let weights = vec![1.0, 2.0, 0.0, 5.0, 2.0];
+    let by_weight: Vec<f64> = weights.iter().map(|weight| weight / 10.0).collect();
+    assert_shares(&shares(Some(weights.clone()), 5, 1, false), &by_weight);
+    let four_times: Vec<f64> = by_weight.iter().map(|share| share * 4.0).collect();
+    assert_shares(&shares(Some(weights.clone()), 5, 4, true), &four_times);
+    // Without replacement: the chance to be among the first two of successive draws.
+    let pair =
+        |first: usize, second: usize| by_weight[first] * weights[second] / (10.0 - weights[first]);
+    let among_two: Vec<f64> = (0..5)
+        .map(|one| {
+            let others = (0..5).filter(|&other| other != one);
+            by_weight[one] + others.map(|other| pair(other, one)).sum::<f64>()
+        })
+        .collect();
+    assert_shares(&shares(Some(weights), 5, 2, false), &among_two);
+}
+
+#[test]
+fn uniform_draws_are_equally_likely() {
+    assert_shares(&shares(None, 8, 3, false), &[0.375; 8]);
+    assert_shares(&shares(Some(vec![0.7; 8]), 8, 3, false), &[0.375; 8]);
+    assert_shares(&shares(None, 8, 3, true), &[0.375; 8]);
+}
+
+#[test]
+fn labor_takes_the_same_neighbours_for_several_nodes() {
+    // Each of 40 targets has the same 20 sources.
+    let edges: Vec<(u64, u64)> = (0..40).flat_map(|t| (0..20).map(move |s| (s, t))).collect();
+    let graph =
+        TypedGraph::new(&[("source", 20), ("target", 40)], &[("source", "to", "target", &edges)]);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let reached = |choice: Choice| {
+        let of = vec![vec![FanOut::Take(5)]];
+        let config = SampleConfig {
+            fan_outs: vec![FanOut::Take(5)],
+            types: Some(TypedFanOuts { schema: Arc::new(graph.schema.clone()), of }),
+            rules: Rules { choice, ..Rules::default() },
+            ..SampleConfig::full_neighbours()
+        };
+        let seeds = (0..200)
+            .map(|batch| Seeds { batch, nodes: (20..60).collect(), times: vec![] })
+            .collect();
+        let batches =
+            sample_group(&resident(&graph), Stream::new(1, 0), seeds, &config, &pool).unwrap();
+        let edges: usize = batches.iter().map(SampledBatch::num_edges).sum();
+        let nodes: usize = batches.iter().map(|batch| batch.nodes.len() - 40).sum();
+        (edges as f64 / 200.0, nodes as f64 / 200.0)
+    };
+    let (edges, nodes) = reached(Choice::Labor);
+    // 5 of 20 sources on average, the same for all targets.
+    assert!((nodes - 5.0).abs() < 1.0 && (edges - 200.0).abs() < 40.0, "{nodes} {edges}");
+    assert_eq!(reached(Choice::Uniform), (200.0, 20.0));
 }
 
 #[test]
@@ -146,6 +333,7 @@ fn one_edge_type_gives_the_batches_of_a_graph_without_types() {
     let fan_outs = vec![FanOut::Take(3), FanOut::Take(2)];
     let mut config = SampleConfig {
         fan_outs: fan_outs.clone(),
+        rules: outercore_sample::rules::Rules::default(),
         types: None,
         replace: false,
         edge_ids: true,

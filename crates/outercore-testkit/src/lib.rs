@@ -22,4 +22,4 @@ pub use live::LiveModel;
 pub use live_graphs::LiveGraphs;
 pub use reader::{MakeReader, reader_conformance};
 pub use sampler::{NaiveBatch, naive_sample};
-pub use typed::{NaiveTypedBatch, TypedGraph, naive_typed_sample};
+pub use typed::{NaiveRules, NaiveTypedBatch, TypedGraph, naive_typed_sample};

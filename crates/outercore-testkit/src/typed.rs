@@ -92,6 +92,9 @@ impl TypedGraph {
 pub struct NaiveTypedBatch {
     /// By node type: ids within the type, seeds first.
     pub nodes: Vec<Vec<u64>>,
+    /// By node type: the seed, by its place, whose neighbourhood each node belongs to; 0 where seeds
+    /// share one.
+    pub trees: Vec<Vec<u64>>,
     /// By node type: seeds, then the new nodes of every hop.
     pub nodes_per_hop: Vec<Vec<u64>>,
     /// By edge type: `(local source, local destination)` of every edge, each within its node type.
@@ -102,6 +105,29 @@ pub struct NaiveTypedBatch {
     pub edges_per_hop: Vec<Vec<u64>>,
 }
 
+/// What decides besides fan-outs in [`naive_typed_sample`]; the default is nothing.
+#[derive(Clone, Debug, Default)]
+pub struct NaiveRules {
+    /// Draw with replacement.
+    pub replace: bool,
+    /// Every seed has a neighbourhood of its own.
+    pub disjoint: bool,
+    /// Weights by edge type and edge id.
+    pub weights: Option<Vec<Vec<f64>>>,
+    /// LABOR-0.
+    pub labor: bool,
+    /// Times by edge type and edge id.
+    pub edge_times: Option<Vec<Vec<i64>>>,
+    /// Times by node type and node.
+    pub node_times: Option<Vec<Vec<i64>>>,
+    /// Time of each seed; empty without times.
+    pub seed_times: Vec<i64>,
+    /// Whether the latest are taken.
+    pub last: bool,
+    /// Whether a seed sees what has its own time.
+    pub equal: bool,
+}
+
 /// Samples a batch around seeds (node type, id within it); `fan_outs` by edge type, then by hop.
 /// A fan-out of `None` takes all in-edges.
 pub fn naive_typed_sample(
@@ -110,21 +136,24 @@ pub fn naive_typed_sample(
     batch: u64,
     seeds: &[(usize, u64)],
     fan_outs: &[Vec<Option<u64>>],
-    replace: bool,
+    rules: &NaiveRules,
 ) -> NaiveTypedBatch {
     let (node_types, edge_types) = (graph.schema.node_types(), graph.schema.edge_types());
     let mut sampled = NaiveTypedBatch {
         nodes: vec![Vec::new(); node_types.len()],
+        trees: vec![Vec::new(); node_types.len()],
         nodes_per_hop: vec![Vec::new(); node_types.len()],
         edges: vec![Vec::new(); edge_types.len()],
         edge_ids: vec![Vec::new(); edge_types.len()],
         edges_per_hop: vec![Vec::new(); edge_types.len()],
     };
     let mut local = HashMap::new();
-    for &(node_type, seed) in seeds {
+    for (number, &(node_type, seed)) in seeds.iter().enumerate() {
         let slot = sampled.nodes[node_type].len();
-        local.entry((node_type, seed)).or_insert(slot);
+        let tree = if rules.disjoint { number as u64 } else { 0 };
+        local.entry((tree, node_type, seed)).or_insert(slot);
         sampled.nodes[node_type].push(seed);
+        sampled.trees[node_type].push(tree);
     }
     let mut frontier: Vec<_> = sampled.nodes.iter().map(|nodes| 0..nodes.len()).collect();
     let hops = 0..fan_outs.first().map_or(0, Vec::len);
@@ -137,17 +166,18 @@ pub fn naive_typed_sample(
             let edges_before = sampled.edges[number].len();
             for destination in frontier[edge_type.target].clone() {
                 let target = sampled.nodes[edge_type.target][destination];
-                let start = csc.offsets[target as usize];
-                let degree = csc.offsets[target as usize + 1] - start;
+                let tree = sampled.trees[edge_type.target][destination];
                 let column = edge_type.columns.start + target;
-                let fan_out = fan_outs[number][hop];
-                for place in pick(stream, batch, hop as u32, column, degree, fan_out, replace) {
-                    let position = (start + place) as usize;
+                let coordinate = tree * graph.schema.num_columns() + column;
+                let asked = Asked { graph, rules, number, stream, batch, hop: hop as u32 };
+                let now = rules.seed_times.get(tree as usize).copied();
+                for position in asked.positions(target, coordinate, now, fan_outs[number][hop]) {
                     let source = csc.sources[position];
                     let next = sampled.nodes[edge_type.source].len();
-                    let slot = *local.entry((edge_type.source, source)).or_insert(next);
+                    let slot = *local.entry((tree, edge_type.source, source)).or_insert(next);
                     if slot == next {
                         sampled.nodes[edge_type.source].push(source);
+                        sampled.trees[edge_type.source].push(tree);
                     }
                     sampled.edges[number].push((slot, destination));
                     sampled.edge_ids[number].push(csc.ids[position]);
@@ -162,4 +192,93 @@ pub fn naive_typed_sample(
         }
     }
     sampled
+}
+
+/// In-edges of one type, in one hop.
+struct Asked<'a> {
+    graph: &'a TypedGraph,
+    rules: &'a NaiveRules,
+    /// Place of the edge type.
+    number: usize,
+    stream: Stream,
+    batch: u64,
+    hop: u32,
+}
+
+impl Asked<'_> {
+    /// The positions that are picked of the in-edges of `target`, seen from a seed at time `now`.
+    fn positions(
+        &self,
+        target: u64,
+        coordinate: u64,
+        now: Option<i64>,
+        fan_out: Option<u64>,
+    ) -> Vec<usize> {
+        let Self { graph, rules, number, stream, batch, hop } = *self;
+        let csc = &graph.edges[number];
+        let source_type = graph.schema.edge_types()[number].source;
+        let all: Vec<usize> = (csc.offsets[target as usize] as usize
+            ..csc.offsets[target as usize + 1] as usize)
+            .collect();
+        let time = |position: usize| {
+            let of_edge = rules.edge_times.as_ref().map(|t| t[number][csc.ids[position] as usize]);
+            let of_node =
+                rules.node_times.as_ref().map(|t| t[source_type][csc.sources[position] as usize]);
+            of_edge.unwrap_or(i64::MIN).max(of_node.unwrap_or(i64::MIN))
+        };
+        let seen: Vec<usize> = match now {
+            None => all,
+            Some(now) if rules.equal => all.into_iter().filter(|&p| time(p) <= now).collect(),
+            Some(now) => all.into_iter().filter(|&p| time(p) < now).collect(),
+        };
+        let mut draws = stream.uniform(batch, hop, coordinate);
+        if rules.last {
+            let mut latest = seen;
+            latest.sort_by_key(|&position| (time(position), position));
+            let taken = fan_out.map_or(latest.len(), |count| latest.len().min(count as usize));
+            let mut taken = latest.split_off(latest.len() - taken);
+            taken.sort_unstable();
+            return taken;
+        }
+        if rules.labor {
+            let Some(count) = fan_out else { return seen };
+            let source = |position: usize| {
+                graph.schema.node_types()[source_type].nodes.start + csc.sources[position]
+            };
+            let limit = count as f64 / seen.len() as f64;
+            let number = |p: usize| stream.uniform(batch, hop | 0x80, source(p)).unit();
+            return seen.into_iter().filter(|&position| number(position) < limit).collect();
+        }
+        let Some(weights) = &rules.weights else {
+            let degree = seen.len() as u64;
+            let places = pick(stream, batch, hop, coordinate, degree, fan_out, rules.replace);
+            return places.into_iter().map(|place| seen[place as usize]).collect();
+        };
+        let weight = |position: usize| weights[number][csc.ids[position] as usize];
+        let possible: Vec<usize> = seen.into_iter().filter(|&p| weight(p) > 0.0).collect();
+        let Some(count) = fan_out else { return possible };
+        if rules.replace {
+            let ends: Vec<f64> = possible
+                .iter()
+                .scan(0.0, |sum, &position| {
+                    *sum += weight(position);
+                    Some(*sum)
+                })
+                .collect();
+            let Some(&sum) = ends.last() else { return Vec::new() };
+            let draw = |_| {
+                let at = draws.unit() * sum;
+                let place = ends.iter().position(|&end| end > at).unwrap_or(ends.len() - 1);
+                possible[place]
+            };
+            return (0..count).map(draw).collect();
+        }
+        let mut keyed: Vec<(f64, usize)> =
+            possible.into_iter().map(|p| (-(1.0 - draws.unit()).ln() / weight(p), p)).collect();
+        keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        keyed.truncate(count as usize);
+        let mut taken: Vec<usize> = keyed.into_iter().map(|(_, position)| position).collect();
+        taken.sort_unstable();
+        taken
+    }
 }

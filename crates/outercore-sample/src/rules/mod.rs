@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use outercore_core::{Error, Result};
 use outercore_store::row_values::RowValues;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use candidates::RuledColumns;
 
@@ -57,7 +58,8 @@ pub struct Times {
 }
 
 /// Which edges are taken of those that may be seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TimeOrder {
     /// Any, as the rules for likelihood say.
     #[default]
@@ -67,7 +69,8 @@ pub enum TimeOrder {
 }
 
 /// Whether a seed sees what has its own time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EqualTimes {
     /// It does: `time <= time of the seed`, as PyG has it.
     #[default]

@@ -1,0 +1,127 @@
+//! Weights and times of a data set, opened for the sampler's rules.
+
+use std::sync::Arc;
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_io::{CostModel, EngineConfig};
+use outercore_sample::rules::{Choice, Rules, Times};
+use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::row_values::RowValues;
+
+use crate::config::{LoaderConfig, Method};
+
+/// Part of what is free that weights and times may take to be in memory.
+const SHARE: u64 = 4;
+
+/// Read buffers of an array that stays on disk.
+const STAGING: Bytes = Bytes::kib(512);
+
+/// The rules that a configuration asks for, and the memory that they take.
+///
+/// Arrays are read into memory as long as they take no more than a quarter of `free`.
+///
+/// # Errors
+/// `NotFound`: no array has such a name. `Invalid`: rules that contradict each other, an array with
+/// several columns. Failed reads.
+pub fn open_rules(
+    dataset: &DataSet,
+    config: &LoaderConfig,
+    free: Bytes,
+    reading: &EngineConfig,
+    cost: CostModel,
+) -> Result<(Rules, Bytes)> {
+    let mut room = Room { left: free.0 / SHARE, taken: 0, reading, cost };
+    let schema = dataset.schema();
+    let edge_types: Vec<&str> = schema.edge_types().iter().map(|range| &*range.name).collect();
+    let node_types: Vec<&str> = schema.node_types().iter().map(|range| &*range.name).collect();
+    let mut of_edges = |name: &str| room.open(dataset, "edges", &edge_types, name);
+    let choice = match (&config.weights, config.method) {
+        (Some(_), Method::Labor) => {
+            return Err(Error::invalid("LABOR takes no weights").hint("leave one of the two out"));
+        }
+        (Some(name), Method::Neighbor) => Choice::Weighted(of_edges(name)?),
+        (None, Method::Labor) => Choice::Labor,
+        (None, Method::Neighbor) => Choice::Uniform,
+    };
+    let edges = config.edge_times.as_deref().map(&mut of_edges).transpose()?;
+    let nodes = config.node_times.as_deref();
+    let nodes = nodes.map(|name| room.open(dataset, "nodes", &node_types, name)).transpose()?;
+    let times = (edges.is_some() || nodes.is_some()).then(|| Times {
+        edges: edges.unwrap_or_default(),
+        nodes: nodes.unwrap_or_default(),
+        order: config.time_order,
+        equal: config.equal_times,
+    });
+    let rules = Rules { disjoint: config.disjoint, choice, times };
+    rules.validate(config.replace)?;
+    Ok((rules, Bytes(room.taken)))
+}
+
+/// The time of each node of the seeds' type, where nodes have times.
+///
+/// # Errors
+/// `Invalid`: times that are not whole numbers. Failed reads.
+pub fn times_of_nodes(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<Vec<i64>>> {
+    let Some(name) = &config.node_times else { return Ok(None) };
+    let node_type = config.input_type.as_deref().unwrap_or("node");
+    let key = format!("nodes/{node_type}/{name}");
+    if !dataset.has_array(&key) {
+        return Ok(None);
+    }
+    let array = dataset.array(&key)?;
+    let rows: Vec<u64> = (0..array.rows()).collect();
+    let reading = EngineConfig { staging: STAGING, ..EngineConfig::default() };
+    let values = RowValues::open(&array, false, reading, CostModel::default())?;
+    let mut times = vec![0; rows.len()];
+    values.integers(&rows, &mut times)?;
+    Ok(Some(times))
+}
+
+/// The memory that arrays are opened within.
+struct Room<'a> {
+    left: u64,
+    taken: u64,
+    reading: &'a EngineConfig,
+    cost: CostModel,
+}
+
+impl Room<'_> {
+    /// The array `name` of each type that has one.
+    fn open(
+        &mut self,
+        dataset: &DataSet,
+        of: &str,
+        types: &[&str],
+        name: &str,
+    ) -> Result<Vec<Option<Arc<RowValues>>>> {
+        let keys: Vec<String> =
+            types.iter().map(|name_of| format!("{of}/{name_of}/{name}")).collect();
+        if !keys.iter().any(|key| dataset.has_array(key)) {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "data set `{}` has no array `{}`",
+                    dataset.root().display(),
+                    keys.join("` or `")
+                ),
+            )
+            .hint("`outercore info DATASET` lists its arrays"));
+        }
+        let arrays = keys.iter().map(|key| {
+            let array = dataset.has_array(key).then(|| dataset.array(key)).transpose()?;
+            array.map(|array| self.open_one(&array).map(Arc::new)).transpose()
+        });
+        arrays.collect()
+    }
+
+    fn open_one(&mut self, array: &ArrayRef) -> Result<RowValues> {
+        let len = array.data_len();
+        let resident = len <= self.left;
+        let reading = EngineConfig { staging: STAGING, tier: None, ..self.reading.clone() };
+        if resident {
+            self.left -= len;
+        }
+        self.taken += if resident { len } else { STAGING.0 };
+        RowValues::open(array, resident, reading, self.cost)
+    }
+}
