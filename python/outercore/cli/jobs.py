@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json as json_format
 import re
 import shlex
@@ -15,9 +14,7 @@ import typer
 from rich import box
 from rich.table import Table as RichTable
 
-from outercore.analytics.config import RunConfig
-from outercore.cli import config_options, console, options
-from outercore.config.options import base_groups, groups_of, merge
+from outercore.cli import console, options
 from outercore.config.sizes import parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
@@ -130,7 +127,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
 
     Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
     """
-    from outercore.cli import run_, run_job, run_nodes
+    from outercore.cli import run_, run_job
     from outercore.scheduling.needs import Request
 
     verb, *rest = words or [""]
@@ -147,28 +144,22 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(error.format_message()) from None
     except typer.Exit:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
-    values = dict(context.params)
-    values["given"] = given = config_options.taken(RunConfig, values)
-    # What was chosen, on the command line or in a file; the rest is decided here.
-    fixed = merge(base_groups(values["config"]), groups_of(RunConfig, given))
-    job = run_job.job_of(values)
+    job = run_job.job_of(rest[0].replace("-", "_"), dict(context.params))
     if job.plan or not job.keeps_record:
         option = "--plan" if job.plan else "--record none"
         raise InvalidError(f"{option}: expected a command that runs and keeps a record")
-    function: Callable[..., dict[str, Any]] = inspect.unwrap(command.callback)
-    chosen = function(**values)
     # Where jumps lead does not change what memory is divided into.
-    chosen.pop("personalization", None)
+    job.options.pop("personalization", None)
     return Request(
         name=name,
         words=tuple(words),
-        algorithm=function.__name__,
-        data_set=Path(job.data_set),
-        options=run_nodes.with_ids(chosen, Path(job.data_set)),
+        algorithm=job.algorithm,
+        data_set=job.data_set,
+        options=job.options,
         run=job.run,
-        memory=parse_size(fixed["memory"]) if "memory" in fixed else None,
-        queue_length=(fixed.get("far") or {}).get("queue_length"),
-        record=None if job.record is None else Path(job.record),
+        memory=parse_size(job.fixed["memory"]) if "memory" in job.fixed else None,
+        queue_length=(job.fixed.get("far") or {}).get("queue_length"),
+        record=job.record,
         saves=job.save is not None,
     )
 

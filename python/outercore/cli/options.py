@@ -79,13 +79,14 @@ def set_parameters(command: Callable[..., None], parameters: list[inspect.Parame
 
 
 def parameter(
-    field: Field, *, panel: str | None = None, optional: bool = False
+    field: Field, *, panel: str | None = None, optional: bool = False, metavar: str | None = None
 ) -> inspect.Parameter:
     """A field of a dataclass as an option; what is no number, flag or path is text.
 
     An `optional` one is `None` where the user does not give it; its help names the default.
     """
     option, flag = field.option, f"--{field.name}".replace("_", "-")
+    required = inspect.Parameter.empty
     kind: Any = field.type if field.type in (int, float, bool) else str
     off = option.off or (flag.replace("--", "--no-", 1) if optional and kind is bool else "")
     described = typer.Option(
@@ -95,11 +96,12 @@ def parameter(
         min=option.least,
         max=option.most,
         callback=size if option.size and not optional else None,
+        metavar=metavar,
         rich_help_panel=panel,
     )
     if field.type == os.PathLike[str]:
         kind = Path
-    default = None if optional else field.default
+    default = None if optional and field.default is not required else field.default
     if default is None:
         kind |= None
     keyword = inspect.Parameter.KEYWORD_ONLY
