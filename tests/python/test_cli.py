@@ -108,7 +108,7 @@ def test_the_version_is_data(outcome: Any) -> None:
         ),
         (["run", "wcc", "x", "--set", "far.chunk=1KB3"], "far.chunk: expected a size"),
         (["run", "wcc", "x", "--scratch", "y"], "hint: `--set scratch=VALUE`: Directory for what"),
-        (["memory-server", "--size", "half"], "--size: expected a size"),
+        (["memory-server", "--size", "half", "--token-file", "x"], "--size: expected a size"),
         (["probe", "x", "--file", "1 km"], "--file: expected a size"),
         (["plan", "embed", "x", "--bandwidth", "2GB/s,1"], "--bandwidth: expected a size"),
         (["plan", "x", "--seed", "-1"], "--seed (run.seed): expected 0 to"),

@@ -90,7 +90,7 @@ def taken(kind: Kind, values: dict[str, Any]) -> dict[str, Any]:
     """
     flags = common(kind)
     found = {name: values.pop(name) for name in flags}
-    given = {name: value for name, value in found.items() if value is not None}
+    given = {name: value for name, value in found.items() if value not in (None, [])}
     with named(kind, given):
         for name, value in given.items():
             if isinstance(value, str):

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ import typer
 from outercore.config.options import Field, fields
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.far import FarOptions
 
 
 def size(option: typer.CallbackParam, text: str | None) -> str | None:
@@ -89,10 +88,13 @@ def parameter(
     required = inspect.Parameter.empty
     kind: Any = field.type if field.type in (int, float, bool) else str
     off = option.off or (flag.replace("--", "--no-", 1) if optional and kind is bool else "")
+    shown = field.described if optional else option.help
+    if field.type == Sequence[str]:
+        kind, shown = list[str], f"{shown} May be repeated."
     described = typer.Option(
         f"{flag}/{off}" if off else flag,
         *([option.short] if option.short else []),
-        help=field.described if optional else option.help,
+        help=shown,
         min=option.least,
         max=option.most,
         callback=size if option.size and not optional else None,
@@ -132,55 +134,6 @@ Overwrite = Annotated[
 OverwriteFile = Annotated[
     bool, typer.Option("--overwrite", help="Replace a file that is there already.")
 ]
-
-_FAR = "Far memory"
-Far = Annotated[
-    str | None,
-    typer.Option(
-        "--far",
-        metavar="ADDR",
-        help="Memory server to read from: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
-        rich_help_panel=_FAR,
-    ),
-]
-FarServer = Annotated[
-    str,
-    typer.Option(
-        "--far",
-        metavar="ADDR",
-        help="The memory server: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
-        show_default=False,
-    ),
-]
-FarTokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--far-token-file",
-        help="File with the server's token; else `OUTERCORE_FAR_TOKEN` of the environment.",
-        rich_help_panel=_FAR,
-    ),
-]
-Fallback = Annotated[
-    bool,
-    typer.Option(
-        "--fallback/--no-fallback",
-        help="Read from the disk when the server is gone, or fail.",
-        rich_help_panel=_FAR,
-    ),
-]
-
-
-def far(
-    address: str | None, *, token_file: Path | None = None, fallback: bool = True
-) -> FarOptions | None:
-    """A memory server and how to use it, as the command line said it."""
-    if address is not None:
-        token = None if token_file is None else str(token_file)
-        return FarOptions(address, token_file=token, fallback=fallback)
-    for option, given in (("--far-token-file", token_file), ("--no-fallback", not fallback)):
-        if given:
-            raise InvalidError(f"{option}: expected `--far ADDR` with it")
-    return None
 
 
 def command_line() -> str:
