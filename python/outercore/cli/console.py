@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -116,8 +116,27 @@ def result(value: Any, title: str, rows: Sequence[tuple[str, str]], *, as_json: 
         table(title, rows)
 
 
-def columns(shown: Table) -> None:
-    """A table of several columns, below an empty line."""
+Cells = Mapping[str, Callable[[Any], str]]
+"""The heads of columns, and how each shows a record."""
+
+
+def columns(
+    records: Iterable[Any],
+    cells: Cells,
+    *,
+    by: Callable[[Any], Any] = lambda _: None,
+    style: Callable[[Any], str] = lambda _: "",
+) -> None:
+    """A row for each record, below an empty line; those of the same `by` are a section."""
+    shown = Table(*cells, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for column in shown.columns:
+        column.no_wrap = True
+        column.justify = "right"
+    shown.columns[0].justify = "left"
+    for _, section in groupby(records, key=by):
+        for record in section:
+            shown.add_row(*(cell(record) for cell in cells.values()), style=style(record))
+        shown.add_section()
     data("")
     with _told():
         Console(highlight=False).print(shown)
@@ -125,27 +144,18 @@ def columns(shown: Table) -> None:
 
 def points(
     measured: Sequence[Mapping[str, Any]],
-    cells: Mapping[str, Callable[[Any], str]],
+    cells: Cells,
     *,
     by: str,
     best: str,
     mark: Callable[[Any], str] = lambda _: "peak",
 ) -> None:
-    """Measured points in sections of the same `by`; that with most of `best` is bold and marked.
-
-    `cells` has the heads of the columns, and how each shows a point.
-    """
-    shown = Table(*cells, "", box=box.SIMPLE_HEAD)
-    for column in shown.columns[:-1]:
-        column.justify = "right"
-    for _, section in groupby(measured, key=itemgetter(by)):
-        rows = list(section)
-        peak = max(rows, key=itemgetter(best))
-        for point in rows:
-            said, style = (mark(point), "bold") if point is peak else ("", "")
-            shown.add_row(*(cell(point) for cell in cells.values()), said, style=style)
-        shown.add_section()
-    columns(shown)
+    """Measured points in sections of the same `by`; that with most of `best` is bold and marked."""
+    sections = groupby(measured, key=itemgetter(by))
+    peaks = [max(section, key=itemgetter(best)) for _, section in sections]
+    marked = {**cells, "": lambda point: mark(point) if point in peaks else ""}
+    style = lambda point: "bold" if point in peaks else ""  # noqa: E731
+    columns(measured, marked, by=itemgetter(by), style=style)
 
 
 def note(text: str) -> None:

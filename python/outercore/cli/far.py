@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -216,7 +215,7 @@ def probe(
     if stored is not None:
         rows.append(("stored in", str(stored)))
     console.table(chosen.address, rows)
-    cells: dict[str, Callable[[Any], str]] = {
+    cells: console.Cells = {
         "chunk": lambda point: format_size(point["chunk"]),
         "in flight": lambda point: f"{point['queue_length']:,}",
         "MB/s": lambda point: f"{point['bytes_per_s'] / 1e6:,.1f}",

@@ -7,12 +7,11 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table as RichTable
 
 from outercore.cli import console, options
 from outercore.config.sizes import parse_size
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from outercore.scheduling.needs import Request
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_COLUMNS = ("threads", "memory", "far_ratio", "seconds", "peak_memory")
+_COLUMNS = ("name", "status", "threads", "memory", "far_ratio", "seconds", "peak_memory")
 FAILED = 1
 
 
@@ -226,16 +225,13 @@ def _line(state: JobState) -> str:
 
 
 def _print(states: Sequence[JobState], directory: Path) -> None:
-    table = RichTable(box=box.SIMPLE_HEAD)
-    for head in ("job", "status"):
-        table.add_column(head, no_wrap=True)
-    for name in _COLUMNS:
-        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
-    for state in states:
-        cells = (console.shown(name, getattr(state, name)) for name in _COLUMNS)
-        table.add_row(state.name, state.status, *cells)
-    console.columns(table)
+    columns = {name.replace("_", " "): partial(_cell, name) for name in _COLUMNS}
+    console.columns(states, columns)
     for state in states:
         for note in [*state.notes, *([state.error] if state.error else [])]:
             console.note(f"{state.name}: {note}")
     console.data(f"records in {directory}")
+
+
+def _cell(name: str, state: JobState) -> str:
+    return console.shown(name, getattr(state, name))

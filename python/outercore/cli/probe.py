@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -42,7 +41,7 @@ def probe(
         return
     points = profile.pop("points")
     console.table(f"{directory}", console.flat(profile))
-    cells: dict[str, Callable[[Any], str]] = {
+    cells: console.Cells = {
         "read size": lambda point: format_size(point["read_bytes"]),
         "in flight": lambda point: f"{point['depth']:,}",
         "reads/s": lambda point: f"{point['iops']:,.0f}",
