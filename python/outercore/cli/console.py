@@ -120,6 +120,14 @@ Cells = Mapping[str, Callable[[Any], str]]
 """The heads of columns, and how each shows a record."""
 
 
+def cells_of(names: Iterable[str]) -> Cells:
+    """Columns that show values of records by their names."""
+    return {
+        name.replace("_", " "): lambda record, name=name: shown(name, record[name])  # type: ignore[misc]
+        for name in names
+    }
+
+
 def columns(
     records: Iterable[Any],
     cells: Cells,

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -225,13 +224,8 @@ def _line(state: JobState) -> str:
 
 
 def _print(states: Sequence[JobState], directory: Path) -> None:
-    columns = {name.replace("_", " "): partial(_cell, name) for name in _COLUMNS}
-    console.columns(states, columns)
+    console.columns(map(vars, states), console.cells_of(_COLUMNS))
     for state in states:
         for note in [*state.notes, *([state.error] if state.error else [])]:
             console.note(f"{state.name}: {note}")
     console.data(f"records in {directory}")
-
-
-def _cell(name: str, state: JobState) -> str:
-    return console.shown(name, getattr(state, name))
