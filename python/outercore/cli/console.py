@@ -15,7 +15,6 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.live import Live
 from rich.progress import (
     BarColumn,
     Progress,
@@ -249,16 +248,6 @@ def progress(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress
     )
     with shown:
         yield shown
-
-
-@contextmanager
-def live(*, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
-    """One line on stderr that is written anew; `None` where nobody watches."""
-    if quiet or not _stderr.is_terminal:
-        yield None
-        return
-    with Live(console=_stderr, auto_refresh=False, transient=True) as shown:
-        yield lambda text: shown.update(Text(text), refresh=True)
 
 
 class _Amount(ProgressColumn):

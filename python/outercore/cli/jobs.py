@@ -76,16 +76,15 @@ def jobs(
     if measured.machine not in (None, machine.described()):
         console.note(f"note: table `{path}` was measured on another machine: {measured.machine}")
     directory = out or Path("runs") / file.stem
-    with console.live(quiet=json) as live:
-        shown = Shown(live, quiet=json)
+    with console.bars(quiet=json) as progress:
         states = launch.run_jobs(
             requests,
             measured,
             directory,
             machine.Machine(None if memory == "auto" else parse_size(memory)),
             patience_s=patience,
-            observer=shown,
-            progress=shown.preparing,
+            observer=_shown(json),
+            progress=progress,
         )
     if json:
         console.json_data([asdict(state) for state in states])
@@ -187,29 +186,17 @@ def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
     return name, words
 
 
-class Shown:
-    """Shows what becomes of jobs: one table that is written anew, or a line for each change."""
+def _shown(quiet: bool) -> Callable[[Sequence[JobState]], None]:
+    """Shows a line for each job whose status has changed."""
+    known: dict[str, str] = {}
 
-    def __init__(self, live: Callable[[str], None] | None, *, quiet: bool) -> None:
-        self._live = live
-        self._quiet = quiet
-        self._known: dict[str, str] = {}
+    def show(states: Sequence[JobState]) -> None:
+        for state in states:
+            if not quiet and known.get(state.name, "waiting") != state.status:
+                console.note(f"{state.name}: {_line(state)}")
+            known[state.name] = state.status
 
-    def __call__(self, states: Sequence[JobState]) -> None:
-        """Something has changed, or a second has passed."""
-        if self._live is not None:
-            width = max((len(state.name) for state in states), default=0)
-            self._live("\n".join(f"{state.name:<{width}}  {_line(state)}" for state in states))
-        elif not self._quiet:
-            for state in states:
-                if self._known.get(state.name, "waiting") != state.status:
-                    console.note(f"{state.name}: {_line(state)}")
-        self._known = {state.name: state.status for state in states}
-
-    def preparing(self, phase: str, done: int, total: int, unit: str) -> None:
-        """A grid is being built before anything can be planned."""
-        if self._live is not None:
-            self._live(f"preparing: {phase} {done:,} / {total:,} {unit}")
+    return show
 
 
 def _line(state: JobState) -> str:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import config_options, console, options
-from outercore.cli.signals import stop_on_signals
 from outercore.config.sizes import format_size, parse_size
 from outercore.far import MemoryServer, new_token
+from outercore.runs.stop import StopRequest, stop_on_signals
 
 _WAIT_S = 1.0
 
@@ -56,7 +56,8 @@ def memory_server(
         console.note(
             f"note: {format_size(wanted)} is more than the {format_size(physical)} of this machine"
         )
-    with stop_on_signals() as stop, MemoryServer(**given) as server:
+    stop = StopRequest()
+    with stop_on_signals(stop), MemoryServer(**given) as server:
         if json:
             told = {"addresses": server.addresses, "size": wanted, "process": os.getpid()}
             console.json_data(told, indent=None)
