@@ -212,33 +212,32 @@ class Bars:
         self._progress = progress
         self._tasks: dict[str, Any] = {}
 
-    def __call__(self, phase: str, done: int, total: int, unit: str) -> None:
+    def __call__(self, phase: str, done: int, total: int, unit: str, status: str = "") -> None:
         """The callback that the core and the sources call."""
         if phase not in self._tasks:
-            self._finish_all()
-            self._tasks[phase] = self._progress.add_task(phase, unit=unit)
-        self._progress.update(self._tasks[phase], completed=done, total=total or None, unit=unit)
+            for task in self._tasks.values():
+                self._progress.stop_task(task)
+            self._tasks[phase] = self._progress.add_task(phase, total=None, unit=unit, status="")
+        self._progress.update(
+            self._tasks[phase], completed=done, total=total or None, unit=unit, status=status
+        )
 
-    def _finish_all(self) -> None:
+    def clear(self) -> None:
+        """Removes all bars."""
         for task in self._tasks.values():
-            self._progress.stop_task(task)
+            self._progress.remove_task(task)
+        self._tasks.clear()
 
 
 @contextmanager
 def bars(*, quiet: bool = False) -> Iterator[Bars]:
     """Progress bars while the block runs; none where stderr is no terminal."""
-    with progress(_Amount(), quiet=quiet) as shown:
-        yield Bars(shown)
-
-
-@contextmanager
-def progress(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress]:
-    """A Rich progress display on stderr with `columns` between the bar and the time."""
     shown = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        *columns,
+        _Amount(),
+        TextColumn("{task.fields[status]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(compact=True),
         console=_stderr,
@@ -247,7 +246,7 @@ def progress(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress
         refresh_per_second=5,
     )
     with shown:
-        yield shown
+        yield Bars(shown)
 
 
 class _Amount(ProgressColumn):
@@ -259,7 +258,7 @@ class _Amount(ProgressColumn):
         shown = [_amount(task.completed, unit)]
         if task.total:
             shown.append(_amount(task.total, unit))
-        suffix = "" if unit == "bytes" else f" {unit}"
+        suffix = "" if unit in ("bytes", "") else f" {unit}"
         return Text(" / ".join(shown) + suffix)
 
 

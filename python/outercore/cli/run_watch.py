@@ -6,15 +6,12 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import TaskID, TaskProgressColumn, TextColumn
-
 from outercore.cli import console
 from outercore.config.sizes import format_size
 from outercore.runs import record as records
 from outercore.runs.progress import Observer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
     from typing_extensions import Self
 
 _REFRESH_S = 0.2
@@ -31,9 +28,8 @@ class RunWatch(Observer):
         self._steps = steps
         self._quiet = quiet
         self._stack = ExitStack()
-        self._progress: Progress
-        self._bar: TaskID | None = None
-        self._title = ""
+        self._bars: console.Bars
+        self._bar = ("", 0, "")
         self._shown = 0.0
         self._began = 0.0
         self._done = 0
@@ -42,8 +38,7 @@ class RunWatch(Observer):
         self._lost = False
 
     def __enter__(self) -> Self:
-        columns = (TaskProgressColumn(), TextColumn("{task.fields[status]}"))
-        self._progress = self._stack.enter_context(console.progress(*columns, quiet=self._quiet))
+        self._bars = self._stack.enter_context(console.bars(quiet=self._quiet))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,10 +46,7 @@ class RunWatch(Observer):
 
     def preparing(self, what: str, done: int, total: int, unit: str) -> None:
         """A bar of its own."""
-        if self._bar is None or self._title != what:
-            self._start(what, total, done)
-        else:
-            self._progress.update(self._bar, completed=done)
+        self._bars(what, done, total, unit)
 
     def resumed(self, epoch: int, done: int) -> None:
         """One line on where it goes on."""
@@ -62,8 +54,8 @@ class RunWatch(Observer):
 
     def epoch_started(self, epoch: int, total: int, done: int) -> None:
         """A new bar."""
-        self._start(f"epoch {epoch + 1}", total, done)
-        self._done, self._trained, self._loss = done, 0, 0.0
+        self._start(f"epoch {epoch + 1}", total, done, self._steps)
+        self._trained, self._loss, self._began = 0, 0.0, time.monotonic()
 
     def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         """Loss, throughput and more about the epoch so far."""
@@ -71,15 +63,14 @@ class RunWatch(Observer):
         self._trained += count
         self._loss += loss * count
         # A bar is slow, batches are many: it moves on when its text does.
-        if self._bar is not None and self._is_due():
+        if self._is_due():
             rate = self._trained / max(time.monotonic() - self._began, 1e-9)
             parts = [f"loss {self._loss / self._trained:.4f}", f"{rate:,.0f} {self._unit}/s"]
-            status = "  ".join([*parts, *_moved(counters)])
-            self._progress.update(self._bar, completed=self._done, status=status)
+            self._move("  ".join([*parts, *_moved(counters)]))
 
     def epoch_done(self, report: Any) -> None:
         """The epoch in one line."""
-        self._clear()
+        self._bars.clear()
         scalars = report.scalars()
         parts = [f"epoch {report.epoch + 1:>3}", f"loss {report.loss:.4f}"]
         took = f"{report.seconds:.1f} s"
@@ -102,8 +93,8 @@ class RunWatch(Observer):
 
     def evaluation_advanced(self, count: int) -> None:
         """The bar moves on."""
-        if self._bar is not None:
-            self._progress.advance(self._bar, count)
+        self._done += count
+        self._move()
 
     def stopping(self, share: float) -> None:
         """How long it takes, and how to stop at once."""
@@ -121,14 +112,17 @@ class RunWatch(Observer):
 
     def finished(self, result: dict[str, Any]) -> None:
         """The bars are over."""
-        self._clear()
+        self._bars.clear()
 
-    def _start(self, title: str, total: int, done: int) -> None:
+    def _start(self, title: str, total: int, done: int, unit: str = "") -> None:
         """A new bar instead of the one before."""
-        self._clear()
-        self._bar = self._progress.add_task(title, total=total, completed=done, status="")
-        self._title = title
-        self._began = time.monotonic()
+        self._bars.clear()
+        self._bar, self._done = (title, total, unit), done
+        self._move()
+
+    def _move(self, status: str = "") -> None:
+        title, total, unit = self._bar
+        self._bars(title, self._done, total, unit, status)
 
     def _is_due(self) -> bool:
         """Whether the bar's text is old enough to be written anew."""
@@ -137,11 +131,6 @@ class RunWatch(Observer):
             return False
         self._shown = now
         return True
-
-    def _clear(self) -> None:
-        if self._bar is not None:
-            self._progress.remove_task(self._bar)
-            self._bar = None
 
     def _say(self, text: str) -> None:
         if not self._quiet:
