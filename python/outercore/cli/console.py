@@ -269,14 +269,15 @@ def _amount(count: float, unit: str) -> str:
 def flat(
     values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
 ) -> list[tuple[str, str]]:
-    """Nested values as rows of a table; those of the names in `sizes` are bytes."""
+    """Nested values as rows of a table; whole numbers of the names in `sizes` are bytes."""
     rows: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             rows.extend(flat(value, f"{name}.", sizes=sizes))
         else:
-            rows.append((name, format_size(value) if key in sizes else shown(key, value)))
+            is_size = key in sizes and type(value) is int
+            rows.append((name, format_size(value) if is_size else shown(key, value)))
     return rows
 
 
