@@ -11,8 +11,9 @@ import typer
 
 from outercore import embedding as embeddings
 from outercore.cli import console, options
+from outercore.cli.embed_options import Score
 from outercore.cli.embedding_figures import compare, evaluate
-from outercore.cli.embedding_options import Ids, Metric, OfRun, Score, Searching
+from outercore.cli.embedding_options import Ids, Metric, OfRun, Searching
 from outercore.cli.embedding_results import written
 from outercore.embedding.use.questions import read_questions
 from outercore.errors import InvalidError

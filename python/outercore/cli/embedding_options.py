@@ -10,6 +10,7 @@ import typer
 
 from outercore import embedding as embeddings
 from outercore.cli import options
+from outercore.cli.embed_options import Score
 from outercore.cli.embedding_results import Answers
 from outercore.config.fields import within
 from outercore.embedding.use.questions import read_candidates
@@ -23,10 +24,6 @@ def _share(option: typer.CallbackParam, value: float) -> float:
 
 Data = Annotated[
     Path | None, typer.Option("--data", help="Where the run's data set is now, if it was moved.")
-]
-Score = Annotated[
-    str | None,
-    typer.Option("--score", help="The run's own score function: `FILE.py:NAME` or `MODULE:NAME`."),
 ]
 Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
 Metric = Annotated[
