@@ -15,6 +15,7 @@ from outercore.cli.embed_options import Score
 from outercore.cli.embedding_figures import compare, evaluate
 from outercore.cli.embedding_options import Ids, Metric, OfRun, Searching
 from outercore.cli.embedding_results import written
+from outercore.config.common import MemoryOption
 from outercore.embedding.use.questions import read_questions
 from outercore.errors import InvalidError
 from outercore.outputs import check_place
@@ -44,7 +45,7 @@ class _Export(OfRun):
         str | None, typer.Option(help="`npy`, `parquet` or `tsv`, whatever the file's name.")
     ] = None
     ids: Ids = False
-    overwrite: options.OverwriteFile = False
+    overwrite: options.Overwrite = False
 
 
 @embedding.command("export", no_args_is_help=True)
@@ -195,9 +196,7 @@ class _Features(OfRun):
     missing: Annotated[
         str, typer.Option(help="Nodes without an embedding: `error`, or rows of `zeros`.")
     ] = "error"
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an array of this name.")
-    ] = False
+    overwrite: options.Overwrite = False
 
 
 @embedding.command("features", no_args_is_help=True)
@@ -250,7 +249,7 @@ def features(given: _Features) -> None:
 @dataclass(frozen=True, kw_only=True)
 class _Index(OfRun):
     metric: Metric = "model"
-    memory: options.Memory = "1GiB"
+    memory: MemoryOption = "1GiB"
     lists: Annotated[
         int, typer.Option(help="Lists of entities; 0 takes twice the root of their number.")
     ] = 0

@@ -37,7 +37,7 @@ def evaluate(
     logits: Annotated[
         Path | None, typer.Option(help="Write the network's outputs to such a file.")
     ] = None,
-    overwrite: options.OverwriteFile = False,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
     *,
     given: dict[str, Any],

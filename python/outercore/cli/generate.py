@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import console, options
+from outercore.config.common import MemoryOption, SeedOption
 from outercore.errors import InvalidError
 
 generate = typer.Typer(
@@ -20,8 +21,8 @@ class _Generated:
     """What both commands take."""
 
     out: options.OutDataSet
-    seed: options.Seed = 0
-    memory: options.Memory = "1GiB"
+    seed: SeedOption = 0
+    memory: MemoryOption = "1GiB"
     overwrite: options.Overwrite = False
     json: options.Json = False
 

@@ -50,7 +50,7 @@ def jobs(
     patience: Annotated[
         float, typer.Option(help="Seconds that a job may wait for memory that others hold.")
     ] = 600.0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Run a list of `outercore run` commands, as many at once as there are cores and memory for.
 

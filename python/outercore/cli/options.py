@@ -29,11 +29,12 @@ def size(option: typer.CallbackParam, text: str | None) -> str | None:
 def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes the fields of a dataclass the options of a command, which gets them as one value.
 
-    A field that is a dataclass itself stands for its fields that have an `Option`; a text in its
-    annotation is their panel in `--help`. A command whose first parameter is `context` gets
-    Typer's, too.
+    Each is described by an `Option`, or by what Typer takes. A field that is a dataclass itself
+    stands for its fields that have an `Option`; a text in its annotation is their panel in
+    `--help`. A command whose first parameter is `context` gets Typer's, too.
     """
     own: list[inspect.Parameter] = []
+    described = {field.path: field for field in fields(kind)}
     groups: dict[str, Any] = {}
     # A base class may stand in another module, where its annotations are names.
     hints = get_type_hints(kind, include_extras=True)
@@ -43,6 +44,8 @@ def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
         if is_dataclass(inner):
             groups[name] = inner
             own += [parameter(field, panel=marks[0] if marks else None) for field in fields(inner)]  # type: ignore[arg-type]
+        elif name in described:
+            own.append(parameter(described[name]))
         else:
             own.append(one.replace(annotation=hint))
 
@@ -113,27 +116,10 @@ def parameter(
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Memory = Annotated[
-    str,
-    typer.Option(
-        "--memory", callback=size, help="Memory budget: `8GiB`, `25%` of the machine, or `auto`."
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", help="Everything random is a function of it.")]
-Backend = Annotated[
-    str,
-    typer.Option("--backend", help="How to read: `auto`, `uring`, `threads` or `mmap`."),
-]
-Workers = Annotated[int | None, typer.Option("--threads", help="Threads; all cores by default.")]
 OutDataSet = Annotated[
     Path, typer.Option("--out", help="Directory of the data set to write.", show_default=False)
 ]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a data set that is there already.")
-]
-OverwriteFile = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a file that is there already.")
-]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
 
 
 def command_line() -> str:

@@ -19,7 +19,6 @@ def probe(
         str, typer.Option(callback=options.size, help="Size of the file that is read.")
     ] = "1GiB",
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 1.0,
-    backend: options.Backend = "auto",
     json: options.Json = False,
 ) -> None:
     """Measure latency, requests and bytes a second of a device, for plans to use.
@@ -33,7 +32,7 @@ def probe(
     """
     from outercore import _native
 
-    chosen = {"backend": backend, "file": parse_size(file), "seconds_per_point": seconds}
+    chosen = {"file": parse_size(file), "seconds_per_point": seconds}
     with console.bars(quiet=json) as progress:
         profile = _native.probe(directory, chosen, progress)
     if json:

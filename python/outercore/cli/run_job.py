@@ -35,9 +35,7 @@ class Shared:
         Path | None,
         typer.Option("--out", help="Write the values to this `.npy`, `.parquet` or `.csv`."),
     ] = None
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Let `--save` and `--out` replace what is there.")
-    ] = False
+    overwrite: options.Overwrite = False
     top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
     plan: Annotated[
         bool, typer.Option("--plan", help="Show how the budget would be divided; run nothing.")
