@@ -163,22 +163,19 @@ def parse(name: str, words: Sequence[str]) -> Request:
 
 def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
     """Name and words of one entry."""
-    name, command = None, entry
-    if isinstance(entry, dict):
-        unknown = set(entry) - {"name", "command"}
-        if unknown or "command" not in entry:
-            raise InvalidError('expected `{"name": ..., "command": ...}`')
-        name, command = entry.get("name"), entry["command"]
+    given = entry if isinstance(entry, dict) else {"command": entry}
+    if "command" not in given or given.keys() - {"name", "command"}:
+        raise InvalidError('expected `{"name": ..., "command": ...}`')
+    command = given["command"]
+    if not isinstance(command, str):
+        raise InvalidError(f"expected a command, found {json_format.dumps(command)}")
     try:
-        words = shlex.split(command) if isinstance(command, str) else command
+        words = shlex.split(command)
     except ValueError as error:
         raise InvalidError(f"`{command}`: {error}") from None
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InvalidError(f"expected a command, found {json_format.dumps(entry)}")
     if words[:1] == ["outercore"]:
         words = words[1:]
-    if name is None:
-        name = "-".join([f"{number:02}", *words[1:2]])
+    name = given.get("name", "-".join([f"{number:02}", *words[1:2]]))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidError(
             f"name {json_format.dumps(name)}: expected letters, digits, `.`, `_`, `-`"

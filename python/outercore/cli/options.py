@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -60,7 +60,7 @@ def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
         @functools.wraps(command)
         def run(context: typer.Context, **values: Any) -> None:
-            with named(context, {name: name for name in values}):
+            with renamed({name: f"--{name}".replace("_", "-") for name in values}):
                 given = build(values)
             command(context, given) if wants_context else command(given)
 
@@ -148,21 +148,11 @@ def given(context: typer.Context) -> dict[str, str]:
     return found
 
 
-def named(context: typer.Context, places: Mapping[str, str]) -> AbstractContextManager[None]:
-    """Tells a mistake in a configuration by its option: `--model (model.kind): expected ...`.
-
-    `places` says where the value of each parameter stands; a mistake in what the command line does
-    not say, but a file or a recipe, stays as it is.
-
-    Errors: `InvalidError` as the block raises it, with the option in front.
-    """
-    said = given(context).items()
-    return renamed({places[name]: option for name, option in said if name in places})
-
-
 @contextmanager
 def renamed(options: Mapping[str, str]) -> Iterator[None]:
-    """Puts the option before the place that an error begins with; `options` has it by place.
+    """Tells a mistake in a configuration by its option: `--model (model.kind): expected ...`.
+
+    `options` has it by the place in the configuration.
 
     Errors: `InvalidError` as the block raises it, with the option in front.
     """
