@@ -58,7 +58,8 @@ def takes(
             command(**values, given=given)
 
         set_parameters(run, [*parameters[:place], *flags(kind), *parameters[place:]])
-        run.configuration = kind  # type: ignore[attr-defined]
+        if isinstance(kind, type):
+            run.configuration = kind  # type: ignore[attr-defined]
         return run
 
     return decorate
