@@ -51,7 +51,7 @@ def build_layout(
             keeps the order of the ids.
         precision: ``exact`` copies the values, ``int8`` stores a byte for each, with a scale and an
             offset for each column.
-        memory: budget of the build, such as ``"2GiB"``.
+        memory: budget of the build, such as ``2GiB``.
         progress: called as ``progress(phase, done, total, unit)``.
 
     Cost: an order needs the topology in memory. ``int8`` reads the array twice. Rows are read once

@@ -60,12 +60,8 @@ class FarServer:
         chosen = {"token_file": str(self.token), "timeout_s": 2.0, **more}
         return FarOptions(self.addresses[transport], **chosen)  # type: ignore[arg-type]
 
-    def flags(self, transport: str = "tcp") -> list[str]:
-        """The same for `evaluate`."""
-        return ["--far", self.addresses[transport], "--far-token-file", str(self.token)]
-
     def settings(self, transport: str = "tcp", path: str = "budget.far") -> list[str]:
-        """The same for `train`, and with the path `far` for `run` and `tune`."""
+        """The same for `train`, and with the path `far` for all other commands."""
         return ["--far", self.addresses[transport], "--set", f"{path}.token_file={self.token}"]
 
     def kill(self) -> None:

@@ -46,7 +46,7 @@ def some(values: np.ndarray, *nodes: int) -> np.ndarray:
 
 VERBS: dict[str, Callable[[Any], np.ndarray]] = {
     "closeness": lambda other: values_of(networkx.closeness_centrality(other), NODES),
-    "closeness --direction out --plain --nodes 3,17": lambda other: some(
+    "closeness --direction out --no-improved --nodes 3,17": lambda other: some(
         values_of(networkx.closeness_centrality(other.reverse(), wf_improved=False), NODES), 3, 17
     ),
     "hits --weights weight --tolerance 1e-13 --max-iterations 5000": lambda other: values_of(
@@ -58,7 +58,7 @@ VERBS: dict[str, Callable[[Any], np.ndarray]] = {
     "betweenness --weights weight": lambda other: values_of(
         networkx.betweenness_centrality(other, weight="weight"), NODES
     ),
-    "betweenness --weights weight --counts --sources 3,8,20": lambda other: values_of(
+    "betweenness --weights weight --no-normalized --sources 3,8,20": lambda other: values_of(
         networkx.betweenness_centrality_subset(
             other, [3, 8, 20], list(other), normalized=False, weight="weight"
         ),

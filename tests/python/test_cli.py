@@ -108,7 +108,7 @@ def test_the_version_is_data(outcome: Any) -> None:
         ),
         (["run", "wcc", "x", "--set", "far.chunk=1KB3"], "far.chunk: expected a size"),
         (["run", "wcc", "x", "--scratch", "y"], "hint: `--set scratch=VALUE`: Directory for what"),
-        (["memory-server", "--size", "half"], "--size: expected a size"),
+        (["memory-server", "--size", "half", "--token-file", "x"], "--size: expected a size"),
         (["probe", "x", "--file", "1 km"], "--file: expected a size"),
         (["plan", "embed", "x", "--bandwidth", "2GB/s,1"], "--bandwidth: expected a size"),
         (["plan", "x", "--seed", "-1"], "--seed (run.seed): expected 0 to"),
@@ -314,8 +314,7 @@ def test_a_budget_that_is_too_small_names_the_command_that_fits(
 
 def test_no_command_is_named_that_would_be_refused() -> None:
     error = BudgetError("too small\nhint: raise --memory, or lower it", 1)
-    for words in (["train", "--resume", "runs/x"], ["embedding", "export", "runs/x"]):
-        assert with_memory(error, words) == str(error)
+    assert with_memory(error, ["train", "--resume", "runs/x"]) == str(error)
 
 
 def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:

@@ -206,11 +206,11 @@ def test_neighbours_are_shown_and_written(root: Path, outcome: Any) -> None:
     names = embedding.entity_names(expected.ids[0])
     code, out, _ = outcome("embedding", "neighbours", root / "run", "n3", "-k", "4", "--json")
     assert code == 0
-    (found,) = json.loads(out)
-    assert (found["entity"], found["metric"]) == ("n3", "inner")
-    assert [near["name"] for near in found["neighbours"]] == names
+    found = json.loads(out)
+    assert {near["entity"] for near in found} == {"n3"}
+    assert [near["neighbour"] for near in found] == names
     code, out, _ = outcome("embedding", "neighbours", root / "run", "n3", "-k", "4")
-    assert [line.split()[0] for line in out.splitlines()] == ["n3", *names]
+    assert [line.split()[2] for line in out.splitlines() if "n3 " in line] == names
     code, out, _ = outcome(
         "embedding", "neighbours", root / "run", "--all", "-k", "4", "--out", "near.parquet"
     )
@@ -226,11 +226,10 @@ def test_candidates_come_from_a_file_of_names(root: Path, outcome: Any) -> None:
     command = ("embedding", "neighbours", root / "run", "n3", "--json", "--candidates", "some.txt")
     code, out, err = outcome(*command)
     assert code == 0, err
-    (found,) = json.loads(out)
-    assert {near["name"] for near in found["neighbours"]} == {"n5", "n8"}
+    assert {near["neighbour"] for near in json.loads(out)} == {"n5", "n8"}
     question = ("embedding", "predict", root / "run", "--head", "n3", "--relation", "r1", "--json")
     code, out, err = outcome(*question, "--candidates", "some.txt")
-    assert {answer["name"] for answer in json.loads(out)[0]["answers"]} == {"n3", "n5", "n8"}
+    assert {answer["tail"] for answer in json.loads(out)} == {"n3", "n5", "n8"}
     Path("some.txt").write_text("n3\nnobody\n")
     code, out, err = outcome(*command)
     assert (code, out) == (1, "")
@@ -249,10 +248,11 @@ def test_entities_that_training_has_not_seen_are_marked(outcome: Any, tmp_path: 
     command = ("embedding", "neighbours", tmp_path / "run", "n3", "-k", "100")
     code, out, err = outcome(*command, "--json")
     assert code == 0, err
-    near = json.loads(out)[0]["neighbours"]
-    assert [one["name"] for one in near if not one["seen"]] == ["n7"]
+    near = json.loads(out)
+    assert [one["neighbour"] for one in near if not one["seen"]] == ["n7"]
     _, out, _ = outcome(*command)
-    assert [line.split()[0] for line in out.splitlines() if "never seen" in line] == ["n7"]
+    lines = [line.split() for line in out.splitlines()]
+    assert [words[2] for words in lines if words[-1:] == ["no"]] == ["n7"]
     outcome(*command, "--out", "near.csv")
     rows = Path("near.csv").read_text().splitlines()
     assert rows[0] == "entity,rank,neighbour,score,seen"
@@ -266,11 +266,10 @@ def test_predictions_are_shown_and_written(root: Path, outcome: Any) -> None:
     question = ("--head", "n3", "--relation", "r1", "--leave-out-known", "-k", "3")
     code, out, _ = outcome("embedding", "predict", root / "run", *question)
     assert code == 0
-    assert out.splitlines()[0].split() == ["n3", "r1", "?"]
-    assert [line.split()[0] for line in out.splitlines()[1:]] == names
+    shown = [line.split()[:5] for line in out.splitlines() if "n3 " in line]
+    assert shown == [["n3", "r1", name, "tail", str(rank + 1)] for rank, name in enumerate(names)]
     code, out, _ = outcome("embedding", "predict", root / "run", *question, "--json")
-    (found,) = json.loads(out)
-    assert [answer["name"] for answer in found["answers"]] == names
+    assert [answer["tail"] for answer in json.loads(out)] == names
 
 
 def test_questions_in_a_file_are_answered_in_their_order(
@@ -526,9 +525,9 @@ def test_dot_is_asked_without_a_relation(root: Path, tmp_path: Path, outcome: An
     question = ("embedding", "predict", tmp_path / "dot", "--head", "n3", "-k", "2")
     code, out, err = outcome(*question, "--json")
     assert code == 0, err
-    (found,) = json.loads(out)
-    assert (found["head"], found["relation"], found["tail"]) == ("n3", "", "?")
-    ids = [answer["id"] for answer in found["answers"]]
+    found = json.loads(out)
+    assert {(answer["head"], answer["relation"]) for answer in found} == {("n3", None)}
+    ids = [int(answer["tail"].removeprefix("n")) for answer in found]
     assert ids == embeddings.predict(embedding, head="n3", k=2).ids[0].tolist()
     code, _, err = outcome(*question, "--out", "found.tsv")
     assert code == 0, err
@@ -546,9 +545,8 @@ def test_of_a_plain_graph_nodes_are_asked_by_number(tmp_path: Path, outcome: Any
         "embedding", "predict", "run", "--head", "7", "--leave-out-known", "-k", "50", "--json"
     )
     assert code == 0, err
-    (found,) = json.loads(out)
     linked = {(7 + step) % 50 for step in (1, 2, 5, -1, -2, -5)}
-    assert {answer["id"] for answer in found["answers"]} == set(range(50)) - linked - {7}
+    assert {answer["tail"] for answer in json.loads(out)} == set(range(50)) - linked - {7}
     code, out, err = outcome("embedding", "evaluate", "run", "--json")
     assert code == 0, err
     recorded = [one for one in Embedding.open("run").metrics if one["part"] == "test"]

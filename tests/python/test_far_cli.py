@@ -19,7 +19,6 @@ import outercore as oc
 from far_server import FarServer
 from outercore import far
 from outercore.analytics import recorded
-from outercore.cli.memory_server import _line
 from outercore.errors import InvalidError
 
 VERBS = [["memory-server"], *(["far", verb] for verb in ("put", "list", "drop", "probe"))]
@@ -77,8 +76,8 @@ def test_a_server_says_where_it_listens_and_ends_on_a_signal(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--token-file", "TOKEN"], "expected `--size`"),
-        (["--size", "1MiB"], "expected `--token-file`"),
+        (["--token-file", "TOKEN"], "Missing option '--size'"),
+        (["--size", "1MiB"], "Missing option '--token-file'"),
         (["--size", "1MiB", "--token-file", "nowhere"], "nowhere"),
         (["--size", "some", "--token-file", "TOKEN"], "expected a size such as `8GiB`"),
         (["--size", "1MiB", "--token-file", "TOKEN", "--listen", "a:b"], "HOST:PORT"),
@@ -96,14 +95,8 @@ def test_a_mistake_ends_a_server_with_1(
     assert message in err
 
 
-def test_the_line_of_a_server_counts_clients_and_bytes() -> None:
-    status = {"clients": 1, "used": 3 << 20, "size": 1 << 30}
-    assert _line(status, 2.5e6) == "1 client  3.0 MiB of 1.0 GiB lent  2.4 MiB/s"
-    assert _line({**status, "clients": 2}, 0).startswith("2 clients")
-
-
 def test_put_list_and_drop(data_set: Path, server: FarServer, outcome: Any) -> None:
-    there = server.flags("unix")
+    there = server.settings("unix", "far")
     code, out, err = outcome("far", "put", data_set, *there, "--what", "grid")
     assert (code, err) == (0, "")
     assert "grid/edge/blocks" in out
@@ -144,10 +137,10 @@ def test_drop_all_takes_what_is_kept_and_goes_on_after_a_failure(
             raise InvalidError("not yet")
 
         monkeypatch.setattr(far.Connection, "free", fail_once)
-        code, out, err = outcome("far", "drop", "--all", *server.flags())
+        code, out, err = outcome("far", "drop", "--all", *server.settings(path="far"))
         assert (code, out.split()[0]) == (1, str(len(names) - 1))
         assert "not yet" in err
-        code, out, err = outcome("far", "drop", "--all", *server.flags())
+        code, out, err = outcome("far", "drop", "--all", *server.settings(path="far"))
         assert (code, out.split()[0], err) == (0, "1", "")
         assert other.find("at work") is not None
 
@@ -162,7 +155,8 @@ def test_put_refuses_bytes_that_are_not_those_of_the_manifest(
         file.seek(-1, os.SEEK_END)
         file.write(b"\xff")
     with FarServer(tmp_path / "server") as server:
-        code, out, err = outcome("far", "put", copy, *server.flags(), "--what", "topology")
+        there = server.settings(path="far")
+        code, out, err = outcome("far", "put", copy, *there, "--what", "topology")
         assert (code, out) == (1, "")
         assert f"{altered}" in err
         assert "bytes were altered" in err
@@ -174,7 +168,7 @@ def test_put_refuses_bytes_that_are_not_those_of_the_manifest(
 
 def test_drop_wants_to_know_what(data_set: Path, server: FarServer, outcome: Any) -> None:
     for what in ([], [data_set, "--all"]):
-        code, out, err = outcome("far", "drop", *what, *server.flags())
+        code, out, err = outcome("far", "drop", *what, *server.settings(path="far"))
         assert (code, out) == (1, "")
         assert "expected one of a data set, `--name` and `--all`" in err
 
@@ -183,7 +177,7 @@ def test_put_ends_with_1_where_the_server_is_full(
     data_set: Path, tmp_path: Path, outcome: Any
 ) -> None:
     with FarServer(tmp_path, size="64KiB") as server:
-        code, out, err = outcome("far", "put", data_set, *server.flags())
+        code, out, err = outcome("far", "put", data_set, *server.settings(path="far"))
     assert code == 1
     assert "full" in out
     assert "no room for" in err
@@ -192,13 +186,13 @@ def test_put_ends_with_1_where_the_server_is_full(
 
 def test_a_probe_is_stored_and_used(data_set: Path, server: FarServer, outcome: Any) -> None:
     quick = ["--seconds", "0.001", "--size", "256KiB"]
-    code, out, err = outcome("far", "probe", data_set, *server.flags(), *quick)
+    code, out, err = outcome("far", "probe", data_set, *server.settings(path="far"), *quick)
     assert (code, err) == (0, "")
     assert "best chunk" in out
     assert "peak" in out
     best = json.loads((data_set / "far.json").read_text())["servers"][server.addresses["tcp"]]
     assert (far.options_of(server.options(), data_set) or {})["chunk"] == best["best_chunk"]
-    code, _, err = outcome("far", "probe", "nowhere", *server.flags(), *quick)
+    code, _, err = outcome("far", "probe", "nowhere", *server.settings(path="far"), *quick)
     assert code == 1
     assert "`nowhere` does not exist" in err
 

@@ -456,7 +456,7 @@ class TestTraining:
             far.put(data_set, second.options(), what=["features", "topology"])
             assert far.holds(data_set, second.options())
             command = ["evaluate", run, "--split", "test", "--json"]
-            code, out, err = outcome(*command, *second.flags())
+            code, out, err = outcome(*command, *second.settings(path="far"))
             assert code == 0, err
             assert json.loads(out)["score"] == scores["test"]
             assert second.process.poll() is None

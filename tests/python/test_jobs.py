@@ -326,15 +326,15 @@ def test_a_state_that_is_none_is_named(content: str, tmp_path: Path) -> None:
         load_states(tmp_path)
 
 
-def test_a_command_is_read_as_run_reads_it() -> None:
+def test_a_command_is_read_as_run_reads_it(data_set: Path) -> None:
     found = parse(
         "name",
         [
-            *("run", "pagerank", "papers", "--damping", "0.5", "--threads", "2"),
+            *("run", "pagerank", str(data_set), "--damping", "0.5", "--threads", "2"),
             *("--memory", "1GiB", "--save", "rank", "--personalization", "3"),
         ],
     )
-    assert (found.algorithm, found.data_set, found.run.threads) == ("pagerank", Path("papers"), 2)
+    assert (found.algorithm, found.data_set, found.run.threads) == ("pagerank", data_set, 2)
     assert (found.memory, found.saves, found.run.far) == (1 << 30, True, None)
     assert found.options["damping"] == 0.5
     assert "personalization" not in found.options

@@ -22,7 +22,6 @@ use crate::fetch::Fetcher;
 use crate::prepare::{Prepared, prepare};
 use crate::row_space::RowSpace;
 use crate::rules::times_of_nodes;
-use crate::sampling::Sampling;
 use crate::seed_list::{Input, SeedList};
 use crate::stages::{FetchStage, SampleStage};
 use crate::timeline::{Span, Stage, Timeline};

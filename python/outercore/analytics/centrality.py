@@ -26,7 +26,7 @@ def pagerank(
     reverse: bool = False,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """How often a walker who follows arcs, and jumps now and then, is at a node.
+    """PageRank: how often a walker who follows arcs, and jumps now and then, is at a node.
 
     Args:
         graph: an opened graph or the directory of a data set.
@@ -34,8 +34,8 @@ def pagerank(
         max_iterations: one pass over the edges each.
         tolerance: ends when the ranks change by less, summed over all nodes; 0 takes what
             ``max_iterations`` give.
-        personalization: where jumps lead: one weight a node, or a mapping from nodes to weights;
-            all nodes alike by default. A walker at a node without out-arcs jumps too.
+        personalization: where jumps lead: a weight of every node, or some nodes with weights; all
+            nodes alike by default. A walker at a node without out-arcs jumps too.
         weights: edge array by which an arc is chosen; all alike by default.
         reverse: follow arcs from target to source.
         resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
@@ -75,7 +75,7 @@ def betweenness(
     normalized: bool = True,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """How many shortest paths between other nodes lead through a node.
+    """Betweenness: how many shortest paths between other nodes lead through a node.
 
     Args:
         graph: an opened graph or the directory of a data set.
@@ -126,7 +126,7 @@ def closeness(
     improved: bool = True,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """One over the mean distance between a node and those that reach it; 0 where none do.
+    """Closeness: one over the mean distance between a node and those that reach it, else 0.
 
     Args:
         graph: an opened graph or the directory of a data set.
@@ -171,7 +171,7 @@ def hits(
     score: Literal["authorities", "hubs"] = "authorities",
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """Authorities are nodes that good hubs point at; good hubs point at authorities.
+    """HITS: authorities are nodes that good hubs point at; good hubs point at authorities.
 
     Args:
         graph: an opened graph or the directory of a data set.
@@ -179,7 +179,7 @@ def hits(
         tolerance: ends when the hubs change by less, summed over all nodes; 0 takes what
             ``max_iterations`` give.
         weights: edge array by which arcs count; all alike by default.
-        score: which of the two.
+        score: which of the two, ``authorities`` or ``hubs``.
         resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: float64 [nodes], which sums to 1.

@@ -175,7 +175,7 @@ def local_clustering(
     graph: Source,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """Of the possible arcs between a node's neighbours the share that is there.
+    """Clustering: of the possible arcs between a node's neighbours the share that is there.
 
     Neighbours are other nodes at either end of an arc. An arc each way counts twice, parallel arcs
     count once; without directions an edge is an arc each way. 0 with fewer than two neighbours.

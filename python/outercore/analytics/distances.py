@@ -26,7 +26,7 @@ def bfs(
     result: PathResult = "distances",
     **resources: Unpack[Resources],
 ) -> NDArray[Any]:
-    """Hops from ``source`` to every node; -1 where none lead there.
+    """Breadth-first search: hops from ``source`` to every node; -1 where none lead there.
 
     Args:
         graph: an opened graph or the directory of a data set.
@@ -74,7 +74,7 @@ def sssp(
     result: PathResult = "distances",
     **resources: Unpack[Resources],
 ) -> NDArray[Any]:
-    """Length of the shortest path from ``source`` to every node; infinity where none leads there.
+    """Shortest paths: their lengths from ``source`` to every node; infinity where none leads.
 
     Args:
         graph: an opened graph or the directory of a data set.

@@ -30,9 +30,9 @@ def grid(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        memory: budget of the build, such as ``"2GiB"``.
-        threads: all cores by default.
-        weights: an edge array, such as ``"weight"``, whose values are stored with the edges.
+        memory: budget of the build, such as ``2GiB``.
+        threads: how many; all cores by default.
+        weights: an edge array, such as ``weight``, whose values are stored with the edges.
         order: how the grid numbers the nodes: ``degree`` brings busy nodes together, ``natural``
             keeps an order that is local already, ``auto`` looks at the edges.
         partition_log2: nodes of a partition as a power of two, 1 to 16; chosen by default.

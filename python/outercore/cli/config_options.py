@@ -1,4 +1,4 @@
-"""Options of the command line that come from the fields of a configuration."""
+"""Options of the command line that come from a configuration or a function."""
 
 from __future__ import annotations
 
@@ -34,56 +34,69 @@ Settings = Annotated[
 ]
 
 
+Kind = type[Configuration] | Callable[..., Any]
+"""What options come from: the fields of a configuration, or the parameters of a function."""
+
+
 def takes(
-    kind: type[Configuration], *, after: str = "data_set"
+    kind: Kind, *, after: str = "data_set"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds the common options of a configuration, and `--set`, to a command after a parameter.
+    """Adds the flags of a configuration or a function to a command after one of its parameters.
 
     The command gets what the user gave as `given`, by the names of the options.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = dict(inspect.signature(command, eval_str=True).parameters)
-        given = own.pop("given")
+        del own["given"]
         place = list(own).index(after) + 1
-        parameters = [
-            *list(own.values())[:place],
-            *(parameter(field, optional=True) for field in common(kind).values()),
-            given.replace(name=_SETTINGS, default=None, annotation=Settings),
-            *list(own.values())[place:],
-        ]
+        parameters = list(own.values())
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
             given = taken(kind, values)
             command(**values, given=given)
 
-        set_parameters(run, parameters)
-        run.configuration = kind  # type: ignore[attr-defined]
+        set_parameters(run, [*parameters[:place], *flags(kind), *parameters[place:]])
+        if isinstance(kind, type):
+            run.configuration = kind  # type: ignore[attr-defined]
         return run
 
     return decorate
 
 
-def common(kind: type[Configuration]) -> dict[str, Field]:
+def flags(kind: Kind, metavars: Mapping[str, str] | None = None) -> list[inspect.Parameter]:
+    """The options that have a flag; for a configuration `--set`, too, which has the others."""
+    known = metavars or {}
+    found = [
+        parameter(field, optional=True, metavar=known.get(name))
+        for name, field in common(kind).items()
+    ]
+    if isinstance(kind, type):
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        found.append(inspect.Parameter(_SETTINGS, keyword, default=None, annotation=Settings))
+    return found
+
+
+def common(kind: Kind) -> dict[str, Field]:
     """The fields that have a flag, by name."""
     return {field.name: field for field in fields(kind) if field.option.common}
 
 
-def taken(kind: type[Configuration], values: dict[str, Any]) -> dict[str, Any]:
-    """Takes the options of a configuration out of the values of a command line, those of `--set`
-    included.
+def taken(kind: Kind, values: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of a configuration or function out of the values of a command line, those
+    of `--set` included.
 
     Errors: `InvalidError` for an unknown setting, or a value of another type.
     """
     flags = common(kind)
     found = {name: values.pop(name) for name in flags}
-    given = {name: value for name, value in found.items() if value is not None}
+    given = {name: value for name, value in found.items() if value not in (None, [])}
     with named(kind, given):
         for name, value in given.items():
             if isinstance(value, str):
                 given[name] = flags[name].parse(value)
-    return given | parse_settings(kind, values.pop(_SETTINGS) or ())
+    return given | parse_settings(kind, values.pop(_SETTINGS, None) or ())
 
 
 def hint_for(command: Any, option: str) -> str | None:
@@ -115,7 +128,7 @@ def require_resumable(
         raise InvalidError(f"{kept[0]}: a run is resumed with its own options\nhint: {hint}")
 
 
-def named(kind: type[Configuration], given: Mapping[str, Any]) -> AbstractContextManager[None]:
+def named(kind: Kind, given: Mapping[str, Any]) -> AbstractContextManager[None]:
     """Names the option in errors of a configuration: `--model (model.kind): expected ...`.
 
     Errors: `InvalidError` as the block raises it, with the option in front.

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -15,7 +15,6 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.live import Live
 from rich.progress import (
     BarColumn,
     Progress,
@@ -116,8 +115,35 @@ def result(value: Any, title: str, rows: Sequence[tuple[str, str]], *, as_json: 
         table(title, rows)
 
 
-def columns(shown: Table) -> None:
-    """A table of several columns, below an empty line."""
+Cells = Mapping[str, Callable[[Any], str]]
+"""The heads of columns, and how each shows a record."""
+
+
+def cells_of(names: Iterable[str]) -> Cells:
+    """Columns that show values of records by their names."""
+    return {
+        name.replace("_", " "): lambda record, name=name: shown(name, record[name])  # type: ignore[misc]
+        for name in names
+    }
+
+
+def columns(
+    records: Iterable[Any],
+    cells: Cells,
+    *,
+    by: Callable[[Any], Any] = lambda _: None,
+    style: Callable[[Any], str] = lambda _: "",
+) -> None:
+    """A row for each record, below an empty line; those of the same `by` are a section."""
+    shown = Table(*cells, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for column in shown.columns:
+        column.no_wrap = True
+        column.justify = "right"
+    shown.columns[0].justify = "left"
+    for _, section in groupby(records, key=by):
+        for record in section:
+            shown.add_row(*(cell(record) for cell in cells.values()), style=style(record))
+        shown.add_section()
     data("")
     with _told():
         Console(highlight=False).print(shown)
@@ -125,27 +151,18 @@ def columns(shown: Table) -> None:
 
 def points(
     measured: Sequence[Mapping[str, Any]],
-    cells: Mapping[str, Callable[[Any], str]],
+    cells: Cells,
     *,
     by: str,
     best: str,
     mark: Callable[[Any], str] = lambda _: "peak",
 ) -> None:
-    """Measured points in sections of the same `by`; that with most of `best` is bold and marked.
-
-    `cells` has the heads of the columns, and how each shows a point.
-    """
-    shown = Table(*cells, "", box=box.SIMPLE_HEAD)
-    for column in shown.columns[:-1]:
-        column.justify = "right"
-    for _, section in groupby(measured, key=itemgetter(by)):
-        rows = list(section)
-        peak = max(rows, key=itemgetter(best))
-        for point in rows:
-            said, style = (mark(point), "bold") if point is peak else ("", "")
-            shown.add_row(*(cell(point) for cell in cells.values()), said, style=style)
-        shown.add_section()
-    columns(shown)
+    """Measured points in sections of the same `by`; that with most of `best` is bold and marked."""
+    sections = groupby(measured, key=itemgetter(by))
+    peaks = [max(section, key=itemgetter(best)) for _, section in sections]
+    marked = {**cells, "": lambda point: mark(point) if point in peaks else ""}
+    style = lambda point: "bold" if point in peaks else ""  # noqa: E731
+    columns(measured, marked, by=itemgetter(by), style=style)
 
 
 def note(text: str) -> None:
@@ -195,33 +212,32 @@ class Bars:
         self._progress = progress
         self._tasks: dict[str, Any] = {}
 
-    def __call__(self, phase: str, done: int, total: int, unit: str) -> None:
+    def __call__(self, phase: str, done: int, total: int, unit: str, status: str = "") -> None:
         """The callback that the core and the sources call."""
         if phase not in self._tasks:
-            self._finish_all()
-            self._tasks[phase] = self._progress.add_task(phase, unit=unit)
-        self._progress.update(self._tasks[phase], completed=done, total=total or None, unit=unit)
+            for task in self._tasks.values():
+                self._progress.stop_task(task)
+            self._tasks[phase] = self._progress.add_task(phase, total=None, unit=unit, status="")
+        self._progress.update(
+            self._tasks[phase], completed=done, total=total or None, unit=unit, status=status
+        )
 
-    def _finish_all(self) -> None:
+    def clear(self) -> None:
+        """Removes all bars."""
         for task in self._tasks.values():
-            self._progress.stop_task(task)
+            self._progress.remove_task(task)
+        self._tasks.clear()
 
 
 @contextmanager
 def bars(*, quiet: bool = False) -> Iterator[Bars]:
     """Progress bars while the block runs; none where stderr is no terminal."""
-    with progress(_Amount(), quiet=quiet) as shown:
-        yield Bars(shown)
-
-
-@contextmanager
-def progress(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress]:
-    """A Rich progress display on stderr with `columns` between the bar and the time."""
     shown = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        *columns,
+        _Amount(),
+        TextColumn("{task.fields[status]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(compact=True),
         console=_stderr,
@@ -230,17 +246,7 @@ def progress(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress
         refresh_per_second=5,
     )
     with shown:
-        yield shown
-
-
-@contextmanager
-def live(*, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
-    """One line on stderr that is written anew; `None` where nobody watches."""
-    if quiet or not _stderr.is_terminal:
-        yield None
-        return
-    with Live(console=_stderr, auto_refresh=False, transient=True) as shown:
-        yield lambda text: shown.update(Text(text), refresh=True)
+        yield Bars(shown)
 
 
 class _Amount(ProgressColumn):
@@ -252,7 +258,7 @@ class _Amount(ProgressColumn):
         shown = [_amount(task.completed, unit)]
         if task.total:
             shown.append(_amount(task.total, unit))
-        suffix = "" if unit == "bytes" else f" {unit}"
+        suffix = "" if unit in ("bytes", "") else f" {unit}"
         return Text(" / ".join(shown) + suffix)
 
 
@@ -263,14 +269,15 @@ def _amount(count: float, unit: str) -> str:
 def flat(
     values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
 ) -> list[tuple[str, str]]:
-    """Nested values as rows of a table; those of the names in `sizes` are bytes."""
+    """Nested values as rows of a table; whole numbers of the names in `sizes` are bytes."""
     rows: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             rows.extend(flat(value, f"{name}.", sizes=sizes))
         else:
-            rows.append((name, format_size(value) if key in sizes else shown(key, value)))
+            is_size = key in sizes and type(value) is int
+            rows.append((name, format_size(value) if is_size else shown(key, value)))
     return rows
 
 

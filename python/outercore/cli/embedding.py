@@ -11,9 +11,11 @@ import typer
 
 from outercore import embedding as embeddings
 from outercore.cli import console, options
+from outercore.cli.embed_options import Score
 from outercore.cli.embedding_figures import compare, evaluate
-from outercore.cli.embedding_options import Ids, Metric, OfRun, Score, Searching
+from outercore.cli.embedding_options import Ids, Metric, OfRun, Searching
 from outercore.cli.embedding_results import written
+from outercore.config.common import MemoryOption
 from outercore.embedding.use.export import FORMATS
 from outercore.embedding.use.questions import read_questions
 from outercore.errors import InvalidError
@@ -41,7 +43,7 @@ class _Export(OfRun):
         bool, typer.Option("--relations", help="The relations' rows instead of the entities'.")
     ] = False
     ids: Ids = False
-    overwrite: options.OverwriteFile = False
+    overwrite: options.Overwrite = False
 
 
 @embedding.command("export", no_args_is_help=True)
@@ -190,9 +192,7 @@ class _Features(OfRun):
     missing: Annotated[
         str, typer.Option(help="Nodes without an embedding: `error`, or rows of `zeros`.")
     ] = "error"
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an array of this name.")
-    ] = False
+    overwrite: options.Overwrite = False
 
 
 @embedding.command("features", no_args_is_help=True)
@@ -245,7 +245,7 @@ def features(given: _Features) -> None:
 @dataclass(frozen=True, kw_only=True)
 class _Index(OfRun):
     metric: Metric = "model"
-    memory: options.Memory = "1GiB"
+    memory: MemoryOption = "1GiB"
     lists: Annotated[
         int, typer.Option(help="Lists of entities; 0 takes twice the root of their number.")
     ] = 0

@@ -12,14 +12,14 @@ from outercore import embedding as embeddings
 from outercore.cli import console, options
 from outercore.cli.embedding_options import Ranking
 
-_PLACES = {
-    "candidates": "evaluation.candidates",
-    "count": "evaluation.count",
-    "also": "evaluation.also",
-    "triples": "evaluation.test_triples",
-    "seed": "run.seed",
+_OPTIONS = {
+    "evaluation.candidates": "--candidates",
+    "evaluation.count": "--count",
+    "evaluation.also": "--also",
+    "evaluation.test_triples": "--triples",
+    "run.seed": "--seed",
 }
-"""Where a configuration has what `evaluate` and `compare` are told, and checks it."""
+"""What sets the fields of a configuration, which checks them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class _Evaluate(Ranking):
 
 
 @options.of(_Evaluate)
-def evaluate(context: typer.Context, given: _Evaluate) -> None:
+def evaluate(given: _Evaluate) -> None:
     """Rank held-out triples again: other parts, other candidates.
 
     **Example**
@@ -47,7 +47,7 @@ def evaluate(context: typer.Context, given: _Evaluate) -> None:
 
     opened = given.open(given.score)
     chosen: Any = {"parts": given.part or ("test",), "also": given.also or (), "seed": given.seed}
-    with options.named(context, _PLACES), EmbedWatch(quiet=given.json) as watch:
+    with options.renamed(_OPTIONS), EmbedWatch(quiet=given.json) as watch:
         figures = embeddings.assess(opened, **given.protocol(), **chosen, observer=watch)
     if given.json:
         console.json_data(figures)
@@ -66,7 +66,7 @@ class _Compare(Ranking):
 
 
 @options.of(_Compare)
-def compare(context: typer.Context, given: _Compare) -> None:
+def compare(given: _Compare) -> None:
     """Tell whether two runs rank the same triples equally well, or differ by more than chance.
 
     The second run is compared with the first: a difference above zero is in its favour.
@@ -79,7 +79,7 @@ def compare(context: typer.Context, given: _Compare) -> None:
 
     others = replace(given, run=given.other, score=given.other_score or given.score)
     chosen: Any = {"part": given.part, "seed": given.seed}
-    with options.named(context, _PLACES), EmbedWatch(quiet=given.json) as watch:
+    with options.renamed(_OPTIONS), EmbedWatch(quiet=given.json) as watch:
         found = embeddings.compare(
             _scored(given), _scored(others), **given.protocol(), **chosen, observer=watch
         )

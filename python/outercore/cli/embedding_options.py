@@ -10,7 +10,9 @@ import typer
 
 from outercore import embedding as embeddings
 from outercore.cli import options
+from outercore.cli.embed_options import Score
 from outercore.cli.embedding_results import Answers
+from outercore.config.common import MemoryOption
 from outercore.config.fields import within
 from outercore.embedding.use.questions import read_candidates
 from outercore.outputs import TABLES, check_output
@@ -23,10 +25,6 @@ def _share(option: typer.CallbackParam, value: float) -> float:
 
 Data = Annotated[
     Path | None, typer.Option("--data", help="Where the run's data set is now, if it was moved.")
-]
-Score = Annotated[
-    str | None,
-    typer.Option("--score", help="The run's own score function: `FILE.py:NAME`."),
 ]
 Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
 Metric = Annotated[
@@ -80,7 +78,7 @@ class Searching(OfRun):
         Path | None,
         typer.Option("--out", help="Write to this `.parquet`, `.csv` or `.tsv` instead."),
     ] = None
-    overwrite: options.OverwriteFile = False
+    overwrite: options.Overwrite = False
 
     def check_out(self) -> None:
         """Errors: `InvalidError` for a file that cannot be written."""
@@ -115,7 +113,7 @@ class Ranking(OfRun):
         bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
     ] = False
     triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0
-    memory: options.Memory = "256MiB"
+    memory: MemoryOption = "256MiB"
     score: Score = None
 
     def protocol(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _NAME = pa.large_string()
 class Answers:
     """Where answers go as they come; a context manager.
 
-    With `path` to a file, else to the terminal: as tables, or at the end as JSON.
+    With `path` to a file, else to the terminal at the end: the same rows as a table or as JSON.
     """
 
     def __init__(self, embedding: Embedding, path: Path | None, *, ids: bool, json: bool) -> None:
@@ -35,6 +35,7 @@ class Answers:
         self._path, self._ids = path, ids
         self._json = json
         self._found: list[dict[str, Any]] = []
+        self._cells: console.Cells = {}
         self._stack = ExitStack()
         self._file: TableWriter | None = None
 
@@ -55,17 +56,11 @@ class Answers:
             written(0 if self._file is None else self._file.rows, self._path, json=self._json)
         elif self._json:
             console.json_data(self._found)
+        else:
+            console.columns(self._found, self._cells)
 
     def add_neighbours(self, of: Sequence[int], found: Nearest) -> None:
         """Neighbours of the entities `of`."""
-        if self._path is None:
-            for entity, name, ids, scores in zip(
-                of, self._texts("entity", np.array(of)), found.ids, found.scores, strict=True
-            ):
-                about = {"entity": name, "id": int(entity), "metric": found.metric}
-                title = f"{name} ({found.metric})"
-                self._show(title, about, "neighbours", "entity", ids, scores)
-            return
         rows, ranks = np.nonzero(found.ids >= 0)
         ids = found.ids[rows, ranks]
         self._append(
@@ -80,16 +75,6 @@ class Answers:
 
     def add_predictions(self, found: Predictions) -> None:
         """Completed triples, a row for each answer."""
-        if self._path is None:
-            for question, ids, scores in zip(found.questions, found.ids, found.scores, strict=True):
-                # Without a name where a relation was not asked with.
-                names = dict.fromkeys(_PARTS, "")
-                for part, number in zip(_PARTS, question, strict=True):
-                    if number >= 0:
-                        [names[part]] = self._texts(part, np.array([number]))
-                names[found.part] = "?"
-                self._show("  ".join(names.values()), names, "answers", found.part, ids, scores)
-            return
         rows, ranks = np.nonzero(found.ids >= 0)
         answers = found.ids[rows, ranks]
         triples = found.questions[rows]
@@ -103,32 +88,6 @@ class Answers:
                 "seen": (self._seen(found.part, answers), pa.bool_()),
             }
         )
-
-    def _show(
-        self,
-        title: str,
-        about: dict[str, Any],
-        key: str,
-        part: str,
-        ids: NDArray[np.int64],
-        scores: NDArray[np.float32],
-    ) -> None:
-        """The answers to one question, best first."""
-        real = ids[ids >= 0]
-        values = scores[: len(real)].tolist()
-        answers = zip(
-            real.tolist(), self._texts(part, real), values, self._seen(part, real), strict=True
-        )
-        if self._json:
-            columns = ("id", "name", "score", "seen")
-            described = [dict(zip(columns, answer, strict=True)) for answer in answers]
-            self._found.append({**about, key: described})
-            return
-        lines = [
-            (name, f"{score:.4f}" + ("  (never seen in training)" if seen is False else ""))
-            for _, name, score, seen in answers
-        ]
-        console.table(title, lines)
 
     def _seen(self, part: str, ids: NDArray[np.int64]) -> list[bool | None]:
         """Which answers training has seen; `None` if that is unknown, and for relations."""
@@ -147,15 +106,17 @@ class Answers:
             return self._embedding.relation_names(ids), _NAME
         return self._embedding.entity_names(ids), _NAME
 
-    def _texts(self, part: str, ids: NDArray[np.int64]) -> list[str]:
-        return [str(name) for name in self._names(part, ids)[0]]
-
     def _append(self, columns: dict[str, tuple[Any, pa.DataType]]) -> None:
-        assert self._path is not None
+        kinds = {name: kind for name, (_, kind) in columns.items()}
+        values = {name: values for name, (values, _) in columns.items()}
+        if self._path is None:
+            table = pa.table([pa.array(values[name], kinds[name]) for name in kinds], [*kinds])
+            self._found += table.to_pylist()
+            self._cells = console.cells_of(kinds)
+            return
         if self._file is None:
-            kinds = {name: kind for name, (_, kind) in columns.items()}
             self._file = self._stack.enter_context(table_file(self._path, kinds))
-        self._file.append({name: values for name, (values, _) in columns.items()})
+        self._file.append(values)
 
 
 def written(rows: int, path: Path, *, json: bool) -> None:

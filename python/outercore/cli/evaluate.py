@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from outercore.cli import console, options
+from outercore.cli import config_options, console, options
 from outercore.cli.watch import Watch
+from outercore.config.options import configuration
+from outercore.far import FarConfig
 
 
+@config_options.takes(FarConfig, after="overwrite")
 def evaluate(
     model: Annotated[
         Path, typer.Argument(help="Run directory, or the `model` in it.", show_default=False)
@@ -34,11 +37,10 @@ def evaluate(
     logits: Annotated[
         Path | None, typer.Option(help="Write the network's outputs to such a file.")
     ] = None,
-    overwrite: options.OverwriteFile = False,
-    far: options.Far = None,
-    far_token_file: options.FarTokenFile = None,
-    fallback: options.Fallback = True,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
 
@@ -52,6 +54,8 @@ def evaluate(
     """
     from outercore import training
 
+    with config_options.named(FarConfig, given):
+        far = configuration(FarConfig, None, given).far
     with Watch(quiet=json) as watch:
         result = training.evaluate(
             model,
@@ -59,7 +63,7 @@ def evaluate(
             split=split,
             validation="sampled" if sampled else "full",
             memory=memory,
-            far=options.far(far, token_file=far_token_file, fallback=fallback),
+            far=far,
             predictions=predictions,
             logits=logits,
             overwrite=overwrite,

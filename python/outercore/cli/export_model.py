@@ -18,9 +18,7 @@ def export_model(
     out: Annotated[
         Path | None, typer.Option(help="Directory to write; `serving` in the run by default.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model that was exported before.")
-    ] = False,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Write a run's best model as data: a manifest and weights, read without PyTorch.

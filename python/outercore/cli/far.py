@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from outercore import far as memory
-from outercore.cli import console, options
+from outercore.cli import config_options, console, options
+from outercore.config.options import configuration
 from outercore.config.sizes import format_size
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
 from outercore.outputs import check_directory
@@ -22,10 +22,9 @@ far = typer.Typer(
 
 
 @far.command("put", no_args_is_help=True)
+@config_options.takes(memory.FarConfig)
 def put(
     data_set: options.DataSet,
-    server: options.FarServer,
-    token_file: options.FarTokenFile = None,
     what: Annotated[
         str | None,
         typer.Option(
@@ -33,6 +32,8 @@ def put(
         ),
     ] = None,
     json: options.Json = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Copy a data set to a memory server, where it stays for every run that asks for it.
 
@@ -41,9 +42,9 @@ def put(
 
     **Example**
 
-        outercore far put papers --what grid --far 10.0.0.7 --far-token-file far.token
+        outercore far put papers --what grid --far 10.0.0.7 --set far.token_file=far.token
     """
-    chosen = _server(server, token_file)
+    chosen = _server(given)
     parts = None if what is None else [part.strip() for part in what.split(",")]
     with console.bars(quiet=json) as progress:
         arrays = memory.put(data_set, chosen, what=parts, progress=progress)
@@ -58,22 +59,23 @@ def put(
 
 
 @far.command("list", no_args_is_help=True)
+@config_options.takes(memory.FarConfig)
 def list_(
-    server: options.FarServer,
-    token_file: options.FarTokenFile = None,
     data_set: Annotated[
         Path | None,
         typer.Option("--data-set", help="Call regions by the keys of this data set's arrays."),
     ] = None,
     json: options.Json = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Show what a memory server has, lends and holds.
 
     **Example**
 
-        outercore far list --far 10.0.0.7 --far-token-file far.token
+        outercore far list --far 10.0.0.7 --set far.token_file=far.token
     """
-    chosen = _server(server, token_file)
+    chosen = _server(given)
     with memory.build_connection(chosen) as connection:
         status = connection.status()
     if json:
@@ -100,12 +102,11 @@ def list_(
 
 
 @far.command("drop", no_args_is_help=True)
+@config_options.takes(memory.FarConfig)
 def drop(
-    server: options.FarServer,
     data_set: Annotated[
         Path | None, typer.Argument(help="Drop the arrays of this data set.", show_default=False)
     ] = None,
-    token_file: options.FarTokenFile = None,
     name: Annotated[
         list[str] | None, typer.Option("--name", help="Drop this region; may be repeated.")
     ] = None,
@@ -113,6 +114,8 @@ def drop(
         bool, typer.Option("--all", help="Drop every region that was put there to stay.")
     ] = False,
     json: options.Json = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Give back memory of a server that `outercore far put` filled.
 
@@ -121,14 +124,13 @@ def drop(
 
     **Examples**
 
-        outercore far drop papers --far 10.0.0.7 --far-token-file far.token
+        outercore far drop papers --far 10.0.0.7 --set far.token_file=far.token
 
-        outercore far drop --all --far 10.0.0.7 --far-token-file far.token
+        outercore far drop --all --far 10.0.0.7 --set far.token_file=far.token
     """
-    given = [data_set is not None, bool(name), everything]
-    if sum(given) != 1:
+    if [data_set is not None, bool(name), everything].count(True) != 1:
         raise InvalidError("far drop: expected one of a data set, `--name` and `--all`")
-    chosen = _server(server, token_file)
+    chosen = _server(given)
     dropped = []
     failed = []
     with memory.build_connection(chosen) as connection:
@@ -167,21 +169,22 @@ def drop(
 
 
 @far.command("probe", no_args_is_help=True)
+@config_options.takes(memory.FarConfig)
 def probe(
-    server: options.FarServer,
     data_set: Annotated[
         Path | None,
         typer.Argument(
             help="Directory whose runs are to use the best chunk from now on.", show_default=False
         ),
     ] = None,
-    token_file: options.FarTokenFile = None,
     size: Annotated[
         str | None,
         typer.Option(help="Size of the region that is read; 64MiB if the server has that."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 0.3,
     json: options.Json = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Measure bytes a second of a memory server by chunk size and queue length.
 
@@ -190,13 +193,13 @@ def probe(
 
     **Example**
 
-        outercore far probe papers --far 10.0.0.7 --far-token-file far.token
+        outercore far probe papers --far 10.0.0.7 --set far.token_file=far.token
     """
     if data_set is not None and not data_set.is_dir():
         raise NotFoundError(f"directory `{data_set}` does not exist")
     if data_set is not None:
         check_directory(data_set)
-    chosen = _server(server, token_file)
+    chosen = _server(given)
     with console.bars(quiet=json) as progress:
         profile = memory.probe(chosen, size=size, seconds=seconds, progress=progress)
     stored = None
@@ -212,7 +215,7 @@ def probe(
     if stored is not None:
         rows.append(("stored in", str(stored)))
     console.table(chosen.address, rows)
-    cells: dict[str, Callable[[Any], str]] = {
+    cells: console.Cells = {
         "chunk": lambda point: format_size(point["chunk"]),
         "in flight": lambda point: f"{point['queue_length']:,}",
         "MB/s": lambda point: f"{point['bytes_per_s'] / 1e6:,.1f}",
@@ -224,8 +227,12 @@ def probe(
     console.points(profile["points"], cells, by="chunk", best="bytes_per_s", mark=mark)
 
 
-def _server(address: str, token_file: Path | None) -> memory.FarOptions:
-    return memory.FarOptions(address, None if token_file is None else str(token_file))
+def _server(given: dict[str, Any]) -> memory.FarOptions:
+    with config_options.named(memory.FarConfig, given):
+        server = configuration(memory.FarConfig, None, given).far
+    if server is None:
+        raise InvalidError("--far: expected the address of a memory server, found none")
+    return server
 
 
 def _keys(data_set: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import console, options
+from outercore.config.common import MemoryOption, SeedOption
 from outercore.errors import InvalidError
 
 generate = typer.Typer(
@@ -15,20 +16,26 @@ generate = typer.Typer(
 )
 
 
-@dataclass(frozen=True)
-class _Rmat:
+@dataclass(frozen=True, kw_only=True)
+class _Generated:
+    """What both commands take."""
+
+    out: options.OutDataSet
+    seed: SeedOption = 0
+    memory: MemoryOption = "1GiB"
+    overwrite: options.Overwrite = False
+    json: options.Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rmat(_Generated):
     """What `outercore generate rmat` takes."""
 
     scale: Annotated[int, typer.Option(help="2^scale nodes.")]
-    out: options.OutDataSet
     edge_factor: Annotated[int, typer.Option(help="Edges a node.")] = 16
     undirected: Annotated[
         bool, typer.Option("--undirected", help="Store every edge in both directions.")
     ] = False
-    seed: options.Seed = 0
-    memory: options.Memory = "1GiB"
-    overwrite: options.Overwrite = False
-    json: options.Json = False
 
 
 @generate.command("rmat", no_args_is_help=True)
@@ -43,12 +50,11 @@ def rmat(given: _Rmat) -> None:
     _generate("rmat", given)
 
 
-@dataclass(frozen=True)
-class _Planted:
+@dataclass(frozen=True, kw_only=True)
+class _Planted(_Generated):
     """What `outercore generate planted` takes."""
 
     nodes: Annotated[int, typer.Option(help="Number of nodes.")]
-    out: options.OutDataSet
     degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10
     features: Annotated[int, typer.Option(help="Features a node.")] = 128
     classes: Annotated[int, typer.Option(help="Communities, which are the labels.")] = 16
@@ -64,10 +70,6 @@ class _Planted:
     dtype: Annotated[
         str | None, typer.Option(help="Type of the features: `float32`, `float16`, `bfloat16`.")
     ] = None
-    seed: options.Seed = 0
-    memory: options.Memory = "1GiB"
-    overwrite: options.Overwrite = False
-    json: options.Json = False
 
 
 @generate.command("planted", no_args_is_help=True)
@@ -92,7 +94,7 @@ def _shares(text: str) -> list[float]:
     return shares
 
 
-def _generate(kind: str, given: _Rmat | _Planted, **parsed: Any) -> None:
+def _generate(kind: str, given: _Generated, **parsed: Any) -> None:
     from outercore import _native
     from outercore.config.sizes import parse_size
 

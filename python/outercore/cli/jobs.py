@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json as json_format
 import re
 import shlex
@@ -12,12 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table as RichTable
 
-from outercore.analytics.config import RunConfig
-from outercore.cli import config_options, console, options
-from outercore.config.options import base_groups, groups_of, merge
+from outercore.cli import console, options
 from outercore.config.sizes import parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
     from outercore.scheduling.needs import Request
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_COLUMNS = ("threads", "memory", "far_ratio", "seconds", "peak_memory")
+_COLUMNS = ("name", "status", "threads", "memory", "far_ratio", "seconds", "peak_memory")
 FAILED = 1
 
 
@@ -55,7 +50,7 @@ def jobs(
     patience: Annotated[
         float, typer.Option(help="Seconds that a job may wait for memory that others hold.")
     ] = 600.0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Run a list of `outercore run` commands, as many at once as there are cores and memory for.
 
@@ -81,16 +76,15 @@ def jobs(
     if measured.machine not in (None, machine.described()):
         console.note(f"note: table `{path}` was measured on another machine: {measured.machine}")
     directory = out or Path("runs") / file.stem
-    with console.live(quiet=json) as live:
-        shown = Shown(live, quiet=json)
+    with console.bars(quiet=json) as progress:
         states = launch.run_jobs(
             requests,
             measured,
             directory,
             machine.Machine(None if memory == "auto" else parse_size(memory)),
             patience_s=patience,
-            observer=shown,
-            progress=shown.preparing,
+            observer=_shown(json),
+            progress=progress,
         )
     if json:
         console.json_data([asdict(state) for state in states])
@@ -130,7 +124,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
 
     Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
     """
-    from outercore.cli import run_, run_job, run_nodes
+    from outercore.cli import run_, run_job
     from outercore.scheduling.needs import Request
 
     verb, *rest = words or [""]
@@ -147,50 +141,41 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(error.format_message()) from None
     except typer.Exit:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
-    values = dict(context.params)
-    values["given"] = given = config_options.taken(RunConfig, values)
-    # What was chosen, on the command line or in a file; the rest is decided here.
-    fixed = merge(base_groups(values["config"]), groups_of(RunConfig, given))
-    job = run_job.job_of(values)
+    job = run_job.job_of(rest[0].replace("-", "_"), dict(context.params))
     if job.plan or not job.keeps_record:
         option = "--plan" if job.plan else "--record none"
         raise InvalidError(f"{option}: expected a command that runs and keeps a record")
-    function: Callable[..., dict[str, Any]] = inspect.unwrap(command.callback)
-    chosen = function(**values)
     # Where jumps lead does not change what memory is divided into.
-    chosen.pop("personalization", None)
+    job.options.pop("personalization", None)
     return Request(
         name=name,
         words=tuple(words),
-        algorithm=function.__name__,
-        data_set=Path(job.data_set),
-        options=run_nodes.with_ids(chosen, Path(job.data_set)),
+        algorithm=job.algorithm,
+        data_set=job.data_set,
+        options=job.options,
         run=job.run,
-        memory=parse_size(fixed["memory"]) if "memory" in fixed else None,
-        queue_length=(fixed.get("far") or {}).get("queue_length"),
-        record=None if job.record is None else Path(job.record),
+        memory=parse_size(job.fixed["memory"]) if "memory" in job.fixed else None,
+        queue_length=(job.fixed.get("far") or {}).get("queue_length"),
+        record=job.record,
         saves=job.save is not None,
     )
 
 
 def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
     """Name and words of one entry."""
-    name, command = None, entry
-    if isinstance(entry, dict):
-        unknown = set(entry) - {"name", "command"}
-        if unknown or "command" not in entry:
-            raise InvalidError('expected `{"name": ..., "command": ...}`')
-        name, command = entry.get("name"), entry["command"]
+    given = entry if isinstance(entry, dict) else {"command": entry}
+    if "command" not in given or given.keys() - {"name", "command"}:
+        raise InvalidError('expected `{"name": ..., "command": ...}`')
+    command = given["command"]
+    if not isinstance(command, str):
+        raise InvalidError(f"expected a command, found {json_format.dumps(command)}")
     try:
-        words = shlex.split(command) if isinstance(command, str) else command
+        words = shlex.split(command)
     except ValueError as error:
         raise InvalidError(f"`{command}`: {error}") from None
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InvalidError(f"expected a command, found {json_format.dumps(entry)}")
     if words[:1] == ["outercore"]:
         words = words[1:]
-    if name is None:
-        name = "-".join([f"{number:02}", *words[1:2]])
+    name = given.get("name", "-".join([f"{number:02}", *words[1:2]]))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidError(
             f"name {json_format.dumps(name)}: expected letters, digits, `.`, `_`, `-`"
@@ -198,29 +183,17 @@ def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
     return name, words
 
 
-class Shown:
-    """Shows what becomes of jobs: one table that is written anew, or a line for each change."""
+def _shown(quiet: bool) -> Callable[[Sequence[JobState]], None]:
+    """Shows a line for each job whose status has changed."""
+    known: dict[str, str] = {}
 
-    def __init__(self, live: Callable[[str], None] | None, *, quiet: bool) -> None:
-        self._live = live
-        self._quiet = quiet
-        self._known: dict[str, str] = {}
+    def show(states: Sequence[JobState]) -> None:
+        for state in states:
+            if not quiet and known.get(state.name, "waiting") != state.status:
+                console.note(f"{state.name}: {_line(state)}")
+            known[state.name] = state.status
 
-    def __call__(self, states: Sequence[JobState]) -> None:
-        """Something has changed, or a second has passed."""
-        if self._live is not None:
-            width = max((len(state.name) for state in states), default=0)
-            self._live("\n".join(f"{state.name:<{width}}  {_line(state)}" for state in states))
-        elif not self._quiet:
-            for state in states:
-                if self._known.get(state.name, "waiting") != state.status:
-                    console.note(f"{state.name}: {_line(state)}")
-        self._known = {state.name: state.status for state in states}
-
-    def preparing(self, phase: str, done: int, total: int, unit: str) -> None:
-        """A grid is being built before anything can be planned."""
-        if self._live is not None:
-            self._live(f"preparing: {phase} {done:,} / {total:,} {unit}")
+    return show
 
 
 def _line(state: JobState) -> str:
@@ -235,15 +208,7 @@ def _line(state: JobState) -> str:
 
 
 def _print(states: Sequence[JobState], directory: Path) -> None:
-    table = RichTable(box=box.SIMPLE_HEAD)
-    for head in ("job", "status"):
-        table.add_column(head, no_wrap=True)
-    for name in _COLUMNS:
-        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
-    for state in states:
-        cells = (console.shown(name, getattr(state, name)) for name in _COLUMNS)
-        table.add_row(state.name, state.status, *cells)
-    console.columns(table)
+    console.columns(map(vars, states), console.cells_of(_COLUMNS))
     for state in states:
         for note in [*state.notes, *([state.error] if state.error else [])]:
             console.note(f"{state.name}: {note}")

@@ -6,8 +6,8 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -17,7 +17,6 @@ import typer
 from outercore.config.options import Field, fields
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.far import FarOptions
 
 
 def size(option: typer.CallbackParam, text: str | None) -> str | None:
@@ -30,11 +29,12 @@ def size(option: typer.CallbackParam, text: str | None) -> str | None:
 def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes the fields of a dataclass the options of a command, which gets them as one value.
 
-    A field that is a dataclass itself stands for its fields that have an `Option`; a text in its
-    annotation is their panel in `--help`. A command whose first parameter is `context` gets
-    Typer's, too.
+    Each is described by an `Option`, or by what Typer takes. A field that is a dataclass itself
+    stands for its fields that have an `Option`; a text in its annotation is their panel in
+    `--help`. A command whose first parameter is `context` gets Typer's, too.
     """
     own: list[inspect.Parameter] = []
+    described = {field.path: field for field in fields(kind)}
     groups: dict[str, Any] = {}
     # A base class may stand in another module, where its annotations are names.
     hints = get_type_hints(kind, include_extras=True)
@@ -44,6 +44,8 @@ def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
         if is_dataclass(inner):
             groups[name] = inner
             own += [parameter(field, panel=marks[0] if marks else None) for field in fields(inner)]  # type: ignore[arg-type]
+        elif name in described:
+            own.append(parameter(described[name]))
         else:
             own.append(one.replace(annotation=hint))
 
@@ -58,7 +60,7 @@ def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
         @functools.wraps(command)
         def run(context: typer.Context, **values: Any) -> None:
-            with named(context, {name: name for name in values}):
+            with renamed({name: f"--{name}".replace("_", "-") for name in values}):
                 given = build(values)
             command(context, given) if wants_context else command(given)
 
@@ -79,27 +81,32 @@ def set_parameters(command: Callable[..., None], parameters: list[inspect.Parame
 
 
 def parameter(
-    field: Field, *, panel: str | None = None, optional: bool = False
+    field: Field, *, panel: str | None = None, optional: bool = False, metavar: str | None = None
 ) -> inspect.Parameter:
     """A field of a dataclass as an option; what is no number, flag or path is text.
 
     An `optional` one is `None` where the user does not give it; its help names the default.
     """
     option, flag = field.option, f"--{field.name}".replace("_", "-")
+    required = inspect.Parameter.empty
     kind: Any = field.type if field.type in (int, float, bool) else str
     off = option.off or (flag.replace("--", "--no-", 1) if optional and kind is bool else "")
+    shown = field.described if optional else option.help
+    if field.type == Sequence[str]:
+        kind, shown = list[str], f"{shown} May be repeated."
     described = typer.Option(
         f"{flag}/{off}" if off else flag,
         *([option.short] if option.short else []),
-        help=field.described if optional else option.help,
+        help=shown,
         min=option.least,
         max=option.most,
         callback=size if option.size and not optional else None,
+        metavar=metavar,
         rich_help_panel=panel,
     )
     if field.type == os.PathLike[str]:
         kind = Path
-    default = None if optional else field.default
+    default = None if optional and field.default is not required else field.default
     if default is None:
         kind |= None
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -109,76 +116,10 @@ def parameter(
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Memory = Annotated[
-    str,
-    typer.Option(
-        "--memory", callback=size, help="Memory budget: `8GiB`, `25%` of the machine, or `auto`."
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", help="Everything random is a function of it.")]
-Backend = Annotated[
-    str,
-    typer.Option("--backend", help="How to read: `auto`, `uring`, `threads` or `mmap`."),
-]
-Workers = Annotated[int | None, typer.Option("--threads", help="Threads; all cores by default.")]
 OutDataSet = Annotated[
     Path, typer.Option("--out", help="Directory of the data set to write.", show_default=False)
 ]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a data set that is there already.")
-]
-OverwriteFile = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a file that is there already.")
-]
-
-_FAR = "Far memory"
-Far = Annotated[
-    str | None,
-    typer.Option(
-        "--far",
-        metavar="ADDR",
-        help="Memory server to read from: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
-        rich_help_panel=_FAR,
-    ),
-]
-FarServer = Annotated[
-    str,
-    typer.Option(
-        "--far",
-        metavar="ADDR",
-        help="The memory server: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
-        show_default=False,
-    ),
-]
-FarTokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--far-token-file",
-        help="File with the server's token; else `OUTERCORE_FAR_TOKEN` of the environment.",
-        rich_help_panel=_FAR,
-    ),
-]
-Fallback = Annotated[
-    bool,
-    typer.Option(
-        "--fallback/--no-fallback",
-        help="Read from the disk when the server is gone, or fail.",
-        rich_help_panel=_FAR,
-    ),
-]
-
-
-def far(
-    address: str | None, *, token_file: Path | None = None, fallback: bool = True
-) -> FarOptions | None:
-    """A memory server and how to use it, as the command line said it."""
-    if address is not None:
-        token = None if token_file is None else str(token_file)
-        return FarOptions(address, token_file=token, fallback=fallback)
-    for option, given in (("--far-token-file", token_file), ("--no-fallback", not fallback)):
-        if given:
-            raise InvalidError(f"{option}: expected `--far ADDR` with it")
-    return None
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
 
 
 def command_line() -> str:
@@ -207,21 +148,11 @@ def given(context: typer.Context) -> dict[str, str]:
     return found
 
 
-def named(context: typer.Context, places: Mapping[str, str]) -> AbstractContextManager[None]:
-    """Tells a mistake in a configuration by its option: `--model (model.kind): expected ...`.
-
-    `places` says where the value of each parameter stands; a mistake in what the command line does
-    not say, but a file or a recipe, stays as it is.
-
-    Errors: `InvalidError` as the block raises it, with the option in front.
-    """
-    said = given(context).items()
-    return renamed({places[name]: option for name, option in said if name in places})
-
-
 @contextmanager
 def renamed(options: Mapping[str, str]) -> Iterator[None]:
-    """Puts the option before the place that an error begins with; `options` has it by place.
+    """Tells a mistake in a configuration by its option: `--model (model.kind): expected ...`.
+
+    `options` has it by the place in the configuration.
 
     Errors: `InvalidError` as the block raises it, with the option in front.
     """

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from outercore.cli import config_options, console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
@@ -15,6 +13,18 @@ from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
 
 _SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
+_ORDER: console.Cells = {
+    "order": lambda one: f"{one['kind']}, {_SWAPS[one['swap']]}" + (" *" if one["chosen"] else ""),
+    "states": lambda one: f"{one['states']:,}",
+    "moved": lambda one: format_size(one["bytes_between"]),
+    "triples": lambda one: (
+        format_size(one["bytes_of_triples"]) if one["bytes_of_triples"] else "in memory"
+    ),
+    "prefetch": lambda one: f"{one['prefetchable']:,}/{one['swaps']:,}",
+    "hidden": lambda one: f"{one['hidden']:,}",
+    "epoch": lambda one: _seconds(one["epoch_seconds"]),
+}
+"""What is shown of an order of partitions; the one that a run would take has a star."""
 
 
 @config_options.takes(EmbedConfig)
@@ -78,7 +88,7 @@ def plan_embed(
     warning = planned.pop("warning", None)
     console.table("plan", _rows(planned))
     if orders:
-        console.columns(_table(orders))
+        console.columns(orders, _ORDER, style=lambda one: "bold" if one["chosen"] else "")
         for reason in missing.values():
             console.data(f"not offered: {reason}")
         console.data(_theorem(orders))
@@ -146,32 +156,6 @@ def _of_ranking(ranking: dict[str, Any]) -> str:
     if ranking["bytes_read"]:
         parts.append(f"reads {format_size(ranking['bytes_read'])}")
     return ", ".join(parts)
-
-
-def _table(orders: list[dict[str, Any]]) -> Table:
-    """One row an order; the one that a run would take is bold."""
-    table = Table(
-        *("order", "states", "moved", "triples", "prefetch", "hidden", "epoch"),
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    for column in table.columns:
-        column.no_wrap = True
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for one in orders:
-        table.add_row(
-            f"{one['kind']}, {_SWAPS[one['swap']]}" + (" *" if one["chosen"] else ""),
-            f"{one['states']:,}",
-            format_size(one["bytes_between"]),
-            format_size(one["bytes_of_triples"]) if one["bytes_of_triples"] else "in memory",
-            f"{one['prefetchable']:,}/{one['swaps']:,}",
-            f"{one['hidden']:,}",
-            _seconds(one["epoch_seconds"]),
-            style="bold" if one["chosen"] else "",
-        )
-    return table
 
 
 def _theorem(orders: list[dict[str, Any]]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,7 +19,6 @@ def probe(
         str, typer.Option(callback=options.size, help="Size of the file that is read.")
     ] = "1GiB",
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 1.0,
-    backend: options.Backend = "auto",
     json: options.Json = False,
 ) -> None:
     """Measure latency, requests and bytes a second of a device, for plans to use.
@@ -34,7 +32,7 @@ def probe(
     """
     from outercore import _native
 
-    chosen = {"backend": backend, "file": parse_size(file), "seconds_per_point": seconds}
+    chosen = {"file": parse_size(file), "seconds_per_point": seconds}
     with console.bars(quiet=json) as progress:
         profile = _native.probe(directory, chosen, progress)
     if json:
@@ -42,7 +40,7 @@ def probe(
         return
     points = profile.pop("points")
     console.table(f"{directory}", console.flat(profile))
-    cells: dict[str, Callable[[Any], str]] = {
+    cells: console.Cells = {
         "read size": lambda point: format_size(point["read_bytes"]),
         "in flight": lambda point: f"{point['depth']:,}",
         "reads/s": lambda point: f"{point['iops']:,.0f}",

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from outercore.analytics.by_name import ALGORITHMS
 from outercore.analytics.config import RunConfig
 from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
 from outercore.analytics.recorded import start, used_by
 from outercore.analytics.running import Run
 from outercore.cli import config_options, console, options
-from outercore.cli.run_nodes import with_ids
+from outercore.cli.run_nodes import METAVARS, with_ids
 from outercore.cli.run_output import described, plan_rows, show, warn
-from outercore.config.options import configuration
+from outercore.config.options import base_groups, groups_of, merge
 
 _NO_RECORD = Path("none")
 
 
 @dataclass(frozen=True)
-class Job:
+class Shared:
     """What every algorithm takes beside the fields of `RunConfig`."""
 
     data_set: options.DataSet
@@ -33,9 +35,7 @@ class Job:
         Path | None,
         typer.Option("--out", help="Write the values to this `.npy`, `.parquet` or `.csv`."),
     ] = None
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Let `--save` and `--out` replace what is there.")
-    ] = False
+    overwrite: options.Overwrite = False
     top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
     plan: Annotated[
         bool, typer.Option("--plan", help="Show how the budget would be divided; run nothing.")
@@ -49,7 +49,18 @@ class Job:
         ),
     ] = None
     json: options.Json = False
-    run: RunConfig = field(default_factory=RunConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Shared):
+    """What a command asks for."""
+
+    algorithm: str
+    options: dict[str, Any]
+    """Of the algorithm, with nodes by their ids."""
+    run: RunConfig
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """What the command line and its file say of `run`; the rest are defaults."""
 
     @property
     def keeps_record(self) -> bool:
@@ -57,47 +68,51 @@ class Job:
         return self.record != _NO_RECORD
 
 
-def job_of(values: dict[str, Any]) -> Job:
-    """Takes a job out of the values of a command line.
+def parameters_of(algorithm: str) -> list[inspect.Parameter]:
+    """All options of the command of an algorithm."""
+    data_set, *shared = inspect.signature(Shared, eval_str=True).parameters.values()
+    config = data_set.replace(name="config", default=None, annotation=config_options.ConfigFile)
+    own = config_options.flags(ALGORITHMS[algorithm], METAVARS)
+    return [data_set, *own, *config_options.flags(RunConfig), config, *shared]
+
+
+def job_of(algorithm: str, values: dict[str, Any]) -> Job:
+    """The job that the values of a command line ask for.
 
     Errors: `InvalidError` for a wrong option.
     """
-    given = values.pop("given")
+    given = config_options.taken(RunConfig, values)
     with config_options.named(RunConfig, given):
-        run = configuration(RunConfig, values.pop("config"), given)
-    return Job(**{name: values.pop(name) for name in SHARED}, run=run)
+        fixed = merge(base_groups(values.pop("config")), groups_of(RunConfig, given))
+        run = RunConfig.from_dict(fixed)
+    chosen = config_options.taken(ALGORITHMS[algorithm], values)
+    own = with_ids(algorithm, chosen, values["data_set"])
+    return Job(**values, algorithm=algorithm, options=own, run=run, fixed=fixed)
 
 
-SHARED = {
-    name: parameter
-    for name, parameter in inspect.signature(Job, eval_str=True).parameters.items()
-    if name != "run"
-}
-
-
-def carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
+def carry_out(job: Job) -> None:
     """Runs or plans an algorithm, writes what the job wants, and prints it.
 
     Errors: those of `outercore.analytics.start`, and `InterruptError` after Ctrl-C.
     """
     from outercore import analytics
 
-    chosen = with_ids(chosen, job.data_set)
+    chosen = dict(job.options)
     personalization = chosen.pop("personalization", None)
     if job.plan:
         planned = analytics.plan(
-            algorithm,
+            job.algorithm,
             job.data_set,
             personalization=personalization,
             checkpoint_every=job.run.checkpoint_every if job.keeps_record else None,
             **used_by(job.run),
             **chosen,
         )
-        title = f"plan of {algorithm} on {job.data_set}"
+        title = f"plan of {job.algorithm} on {job.data_set}"
         console.result(planned, title, plan_rows(planned), as_json=job.json)
         return
     out = None if job.out is None else str(job.out)
-    config = AnalysisConfig(algorithm, chosen, job.run, job.save, out, job.overwrite)
+    config = AnalysisConfig(job.algorithm, chosen, job.run, job.save, out, job.overwrite)
     with console.bars(quiet=job.json) as progress:
         done, directory = start(
             config,
@@ -108,7 +123,7 @@ def carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
             command=options.command_line(),
             recorded=job.keeps_record,
         )
-    tell(done, config, job, directory)
+    tell(done, job, directory)
 
 
 def carry_on(run: Path, changed: dict[str, Any], *, json: bool) -> None:
@@ -119,17 +134,24 @@ def carry_on(run: Path, changed: dict[str, Any], *, json: bool) -> None:
     from outercore import analytics
 
     directory = AnalysisDirectory.open(run)
-    config, data_set = directory.config(), directory.data_set
+    config = directory.config()
     with console.bars(quiet=json) as progress:
         done = analytics.resume(run, progress=progress, **changed)
-    out = None if config.out is None else Path(config.out)
-    job = Job(data_set, config.save, out, json=json, run=config.run)
-    tell(done, config, job, run)
+    job = Job(
+        directory.data_set,
+        config.save,
+        None if config.out is None else Path(config.out),
+        json=json,
+        algorithm=config.algorithm,
+        options=config.options,
+        run=config.run,
+    )
+    tell(done, job, run)
 
 
-def tell(done: Run, config: AnalysisConfig, job: Job, directory: Path | None) -> None:
+def tell(done: Run, job: Job, directory: Path | None) -> None:
     """Prints a finished run."""
-    if config.options.get("result") == "predecessors":
+    if job.options.get("result") == "predecessors":
         # They are ids, not amounts: no node has the largest.
         job = replace(job, top=0)
     if done.note:

@@ -2,63 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from outercore.analytics.by_name import ALGORITHMS
+from outercore.config.options import fields
 from outercore.errors import InvalidError
 from outercore.graph import Graph
 from outercore.outputs import names_of_nodes
 
-
-@dataclass(frozen=True)
-class Nodes:
-    """Nodes as an option lists them: by name where the data set has names, else by id."""
-
-    option: str
-    text: str
-
-    def ids(self, graph: Graph) -> list[int]:
-        """Errors: `NotFoundError` for a name that is not there."""
-        parts = self.text.split(",")
-        names = names_of_nodes(graph)
-        if names is not None:
-            whole = names.find(self.text)
-            return [names.id(part) for part in parts] if whole is None else [whole]
-        try:
-            return [int(part) for part in parts]
-        except ValueError:
-            raise InvalidError(
-                f"{self.option}: expected nodes such as `3,17`, found `{self.text}`"
-            ) from None
+_NODES = "NODE,NODE"
+METAVARS = {
+    **dict.fromkeys(("source", "nodes"), _NODES),
+    "personalization": f"{_NODES}|.npy",
+}
+"""How options are written that name nodes."""
 
 
-def with_ids(chosen: dict[str, Any], data_set: Path) -> dict[str, Any]:
-    """What an algorithm takes, with the ids of the nodes that options name."""
-    found = dict(chosen)
-    for name, value in chosen.items():
-        if isinstance(value, Nodes):
-            ids = value.ids(Graph(data_set))
-            if name == "personalization":
-                found[name] = dict.fromkeys(ids, 1.0)
-            elif name == "source" and len(ids) == 1:
-                found[name] = ids[0]
-            else:
-                found[name] = ids
+def with_ids(algorithm: str, options: dict[str, Any], data_set: Path) -> dict[str, Any]:
+    """What an algorithm takes, with the ids of the nodes that its options name.
+
+    Errors: `NotFoundError` for a name that is not there; `InvalidError` for another mistake.
+    """
+    found = dict(options)
+    for field in fields(ALGORITHMS[algorithm]):
+        text = options.get(field.name)
+        if text is None:
+            continue
+        if field.name == "personalization":
+            found[field.name] = _teleport(field.flag, text, data_set)
+        elif Sequence[int] in (field.type, *get_args(field.type)):
+            ids = _ids(field.flag, text, data_set)
+            may_be_one = field.type != Sequence[int]
+            found[field.name] = ids[0] if may_be_one and len(ids) == 1 else ids
     return found
 
 
-def teleport(text: str | None) -> NDArray[Any] | Nodes | None:
+def _ids(option: str, text: str, data_set: Path) -> list[int]:
+    """Nodes by name where the data set has names, else by id."""
+    names = names_of_nodes(Graph(data_set))
+    parts = text.split(",")
+    if names is not None:
+        whole = names.find(text)
+        return [names.id(part) for part in parts] if whole is None else [whole]
+    try:
+        return [int(part) for part in parts]
+    except ValueError:
+        raise InvalidError(f"{option}: expected nodes such as `3,17`, found `{text}`") from None
+
+
+def _teleport(option: str, text: str, data_set: Path) -> Any:
     """A teleport vector from a file, or nodes that are all alike."""
-    if text is None:
-        return None
-    if text.endswith(".npy"):
-        try:
-            weights: NDArray[Any] = np.load(text)
-        except (OSError, ValueError) as error:
-            raise InvalidError(f"--personalization: `{text}`: {error}") from None
-        return weights
-    return Nodes("--personalization", text)
+    if not text.endswith(".npy"):
+        return dict.fromkeys(_ids(option, text, data_set), 1.0)
+    try:
+        return np.load(text)
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"{option}: `{text}`: {error}") from None

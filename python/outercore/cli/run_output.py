@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,8 @@ from outercore.outputs import names_of_nodes
 if TYPE_CHECKING:
     from outercore.cli.run_job import Job
 
+_COUNTS = {"segments", "pinned_segments", "passes", "targets", "sources", "groups"}
+"""Numbers of a plan that are no bytes."""
 _WHOLE = 2**53
 """Up to here float64 holds every whole number."""
 
@@ -106,24 +107,14 @@ def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def plan_rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
-    """A plan as lines of a table."""
-    spilled = ("spill: targets", "spill: sources", "spill: groups")
-    counts = ("segments", "pinned_segments", "passes", *spilled)
-    return [
-        (name, format_size(value))
-        if isinstance(value, int) and not isinstance(value, bool) and name not in counts
-        else (name, console.shown(name, value))
-        for name, value in _plan_lines(planned)
-    ]
-
-
-def _plan_lines(planned: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The plan without what does not concern this run; that of scratch files with its names."""
-    for name, value in planned.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}: {part}", inner) for part, inner in value.items())
-        elif value is not None or name not in ("spill", "result_window", "checkpoint"):
-            yield name, value
+    """A plan as lines of a table: bytes but for counts, without what does not concern this run."""
+    shown = {
+        name: value
+        for name, value in planned.items()
+        if value is not None or name not in ("spill", "result_window", "checkpoint")
+    }
+    inner = {name for value in shown.values() if isinstance(value, dict) for name in value}
+    return console.flat(shown, sizes=(shown.keys() | inner) - _COUNTS)
 
 
 def _number(value: float) -> str:

@@ -6,13 +6,12 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import ProgressColumn, TaskID, TextColumn
-
 from outercore.cli import console
+from outercore.config.sizes import format_size
+from outercore.runs import record as records
 from outercore.runs.progress import Observer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
     from typing_extensions import Self
 
 _REFRESH_S = 0.2
@@ -21,26 +20,25 @@ _REFRESH_S = 0.2
 class RunWatch(Observer):
     """A bar that comes and goes, and lines beside it; a context manager.
 
-    `count` is the column that says how far the bar is, and `unit` what batches consist of. Quiet,
-    nothing is shown.
+    Batches consist of a `unit`, and an epoch of `steps`. Quiet, nothing is shown.
     """
 
-    def __init__(self, count: ProgressColumn, unit: str, *, quiet: bool = False) -> None:
-        self._count = count
+    def __init__(self, unit: str, steps: str, *, quiet: bool = False) -> None:
         self._unit = unit
+        self._steps = steps
         self._quiet = quiet
         self._stack = ExitStack()
-        self._progress: Progress
-        self._bar: TaskID | None = None
-        self._title = ""
+        self._bars: console.Bars
+        self._bar = ("", 0, "")
         self._shown = 0.0
         self._began = 0.0
+        self._done = 0
         self._trained = 0
         self._loss = 0.0
+        self._lost = False
 
     def __enter__(self) -> Self:
-        columns = (self._count, TextColumn("{task.fields[status]}"))
-        self._progress = self._stack.enter_context(console.progress(*columns, quiet=self._quiet))
+        self._bars = self._stack.enter_context(console.bars(quiet=self._quiet))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,24 +46,46 @@ class RunWatch(Observer):
 
     def preparing(self, what: str, done: int, total: int, unit: str) -> None:
         """A bar of its own."""
-        if self._bar is None or self._title != what:
-            self._start(what, total, done)
-        else:
-            self._progress.update(self._bar, completed=done)
+        self._bars(what, done, total, unit)
+
+    def resumed(self, epoch: int, done: int) -> None:
+        """One line on where it goes on."""
+        self._say(f"resumed in epoch {epoch + 1} after {done:,} {self._steps}")
 
     def epoch_started(self, epoch: int, total: int, done: int) -> None:
         """A new bar."""
-        self._start(f"epoch {epoch + 1}", total, done)
-        self._trained, self._loss = 0, 0.0
+        self._start(f"epoch {epoch + 1}", total, done, self._steps)
+        self._trained, self._loss, self._began = 0, 0.0, time.monotonic()
 
     def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         """Loss, throughput and more about the epoch so far."""
+        self._done += count if self._steps == self._unit else 1
         self._trained += count
         self._loss += loss * count
+        # A bar is slow, batches are many: it moves on when its text does.
         if self._is_due():
             rate = self._trained / max(time.monotonic() - self._began, 1e-9)
             parts = [f"loss {self._loss / self._trained:.4f}", f"{rate:,.0f} {self._unit}/s"]
-            self._update(status="  ".join([*parts, *self._more(counters)]))
+            self._move("  ".join([*parts, *_moved(counters)]))
+
+    def epoch_done(self, report: Any) -> None:
+        """The epoch in one line."""
+        self._bars.clear()
+        scalars = report.scalars()
+        parts = [f"epoch {report.epoch + 1:>3}", f"loss {report.loss:.4f}"]
+        took = f"{report.seconds:.1f} s"
+        if report.score is not None:
+            metric = next(name for name in scalars if name.startswith("valid/"))
+            star = " *" if report.best else "  "
+            parts.append(f"{metric.removeprefix('valid/')} {report.score:.4f}{star}")
+            took += f" + {report.validation_seconds:.1f} s"
+        rate = scalars[f"train/{self._unit}_per_second"] or 0.0
+        parts.append(f"{rate:>9,.0f} {self._unit}/s")
+        self._say("  ".join([*parts, *_moved(report.counters), took]))
+        far = report.counters.get("far") or {}
+        if far.get("lost") and not self._lost:
+            self._lost = True
+            self._say(f"warning: {console.lost(far)}")
 
     def evaluation_started(self, what: str, total: int, done: int) -> None:
         """A new bar."""
@@ -73,7 +93,15 @@ class RunWatch(Observer):
 
     def evaluation_advanced(self, count: int) -> None:
         """The bar moves on."""
-        self._advance(count)
+        self._done += count
+        self._move()
+
+    def stopping(self, share: float) -> None:
+        """How long it takes, and how to stop at once."""
+        self._say(
+            f"stopping at the end of this buffer state, of which {share:.0%} is done; once more "
+            "stops at once, and the work since the last checkpoint is lost"
+        )
 
     def note(self, message: str) -> None:
         """A line of its own; a warning is shown also where nothing else is."""
@@ -84,40 +112,42 @@ class RunWatch(Observer):
 
     def finished(self, result: dict[str, Any]) -> None:
         """The bars are over."""
-        self._clear()
+        self._bars.clear()
 
-    def _more(self, counters: dict[str, Any]) -> list[str]:
-        """What else to say of an epoch under way."""
-        return []
-
-    def _start(self, title: str, total: int, done: int) -> None:
+    def _start(self, title: str, total: int, done: int, unit: str = "") -> None:
         """A new bar instead of the one before."""
-        self._clear()
-        self._bar = self._progress.add_task(title, total=total, completed=done, status="")
-        self._title = title
-        self._began = time.monotonic()
+        self._bars.clear()
+        self._bar, self._done = (title, total, unit), done
+        self._move()
 
-    def _advance(self, count: int = 1) -> None:
-        if self._bar is not None:
-            self._progress.advance(self._bar, count)
-
-    def _update(self, **fields: Any) -> None:
-        if self._bar is not None:
-            self._progress.update(self._bar, **fields)
+    def _move(self, status: str = "") -> None:
+        title, total, unit = self._bar
+        self._bars(title, self._done, total, unit, status)
 
     def _is_due(self) -> bool:
         """Whether the bar's text is old enough to be written anew."""
         now = time.monotonic()
-        if self._bar is None or now - self._shown < _REFRESH_S:
+        if now - self._shown < _REFRESH_S:
             return False
         self._shown = now
         return True
 
-    def _clear(self) -> None:
-        if self._bar is not None:
-            self._progress.remove_task(self._bar)
-            self._bar = None
-
     def _say(self, text: str) -> None:
         if not self._quiet:
             console.note(text)
+
+
+def _moved(counters: dict[str, Any]) -> list[str]:
+    """What an epoch has found in memory, read, written and waited for."""
+    hits, far = records.hit_ratio(counters), records.far_share(counters)
+    moved = [] if hits is None else [f"hits {hits:.0%}"]
+    if counters:
+        read = counters.get("bytes_read", records.bytes_read(counters))
+        moved.append(f"read {format_size(read)}")
+    if far is not None:
+        moved.append(f"far {far:.0%}")
+    if "bytes_written" in counters:
+        waited = counters.get("waited_s", 0.0) + counters.get("triples_waited_s", 0.0)
+        moved.append(f"written {format_size(counters['bytes_written'])}")
+        moved.append(f"waited {waited:.1f} s")
+    return moved

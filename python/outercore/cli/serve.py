@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import console, options
-from outercore.cli.signals import stop_on_signals
 from outercore.config.sizes import format_size, parse_size
+from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.server import Server, ServerConfig
 
 _LOOK_S = 0.5
@@ -47,7 +47,8 @@ def serve(given: _Options) -> None:
         "datatype":"INT64","shape":[2],"data":[7,9]}]}'
     """
     tell = _json if given.json else _text
-    with stop_on_signals() as stop, Server(given.data_set, given.model, given.config) as server:
+    stop = StopRequest()
+    with stop_on_signals(stop), Server(given.data_set, given.model, given.config) as server:
         tell("ready", **_described(server, given.config))
         if server.notice:
             tell("notice", text=server.notice)

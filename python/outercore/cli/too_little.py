@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from outercore.errors import BudgetError, OutercoreError
 
 _MIB = 1 << 20
-_COMMANDS = ("embed", "evaluate", "generate", "grid", "import", "layout", "plan", "run", "train")
-"""Those with `--memory`."""
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
 
@@ -25,7 +23,9 @@ def with_memory(error: OutercoreError, arguments: Sequence[str]) -> str:
         hint: `outercore run wcc papers --memory 4MiB`; or give more
     """
     message = str(error)
-    if not isinstance(error, BudgetError) or error.needed is None or not _takes_memory(arguments):
+    # A training keeps the budget that it began with.
+    keeps = "train" in arguments[:1] and any(word.startswith("--resume") for word in arguments)
+    if not isinstance(error, BudgetError) or error.needed is None or keeps:
         return message
     said, _, hint = message.partition("\nhint: ")
     # Rounded up: a size as people read it is often a little less than what is needed.
@@ -43,9 +43,3 @@ def _replaced(arguments: Sequence[str], memory: str) -> list[str]:
         if word.startswith("--memory="):
             return [*words[:place], f"--memory={memory}", *words[place + 1 :]]
     return [*words, "--memory", memory]
-
-
-def _takes_memory(arguments: Sequence[str]) -> bool:
-    # A training keeps the budget that it began with.
-    resumed = "train" in arguments[:1] and any(word.startswith("--resume") for word in arguments)
-    return bool(arguments) and arguments[0] in _COMMANDS and not resumed

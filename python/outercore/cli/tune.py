@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table as RichTable
 
 from outercore.cli import config_options, console, options
 from outercore.config.options import configuration
@@ -82,31 +79,23 @@ def tune(
 def _print(title: str, profile: Profile) -> None:
     console.data(title)
     several = len({one.settings for one in profile.measured}) > 1
-    heads = ["threads", "ratio", *(["settings"] if several else [])]
-    table = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for head in (*heads, "seconds", "read", "budget", "peak", ""):
-        table.add_column(head, justify="right", no_wrap=True)
-    ordered = sorted(
-        profile.measured,
-        key=lambda one: (one.settings.order, one.threads, one.far_ratio),
+    cells: console.Cells = {
+        "threads": lambda one: f"{one.threads}",
+        "ratio": lambda one: f"{one.far_ratio:.2f}",
+        **({"settings": lambda one: str(one.settings)} if several else {}),
+        "seconds": lambda one: f"{one.seconds:.3f}",
+        "read": lambda one: format_size(one.bytes_read),
+        "budget": lambda one: format_size(one.memory),
+        "peak": lambda one: format_size(one.peak_memory),
+        "": lambda one: "*" if one.far_ratio > profile.turning_point else "",
+    }
+    console.columns(
+        sorted(profile.measured, key=lambda one: (one.settings.order, one.threads, one.far_ratio)),
+        cells,
+        by=lambda one: (one.settings, one.threads),
+        style=lambda one: "dim" if one.far_ratio > profile.turning_point else "",
     )
-    for _, same in groupby(ordered, key=lambda one: (one.settings, one.threads)):
-        for one in same:
-            beyond = one.far_ratio > profile.turning_point
-            table.add_row(
-                f"{one.threads}",
-                f"{one.far_ratio:.2f}",
-                *([str(one.settings)] if several else []),
-                f"{one.seconds:.3f}",
-                format_size(one.bytes_read),
-                format_size(one.memory),
-                format_size(one.peak_memory),
-                "*" if beyond else "",
-                style="dim" if beyond else "",
-            )
-        table.add_section()
-    console.columns(table)
-    if any(one.far_ratio > profile.turning_point for one in ordered):
+    if any(one.far_ratio > profile.turning_point for one in profile.measured):
         console.data("  * beyond the turning point\n")
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,11 +19,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from outercore.config.fields import Configuration
+from outercore.config.fields import Configuration, one_of
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
 
 _Own = TypeVar("_Own", bound=Configuration)
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _FLAGS = {"true": True, "false": False, "on": True, "off": False, "yes": True, "no": False}
 
 
@@ -75,7 +78,7 @@ class Field:
         if "default" in self.option.help:
             return self.option.help
         match self.default:
-            case None | "" | ():
+            case None | "" | () | inspect.Parameter.empty:
                 return self.option.help
             case bool(value):
                 shown = "on" if value else "off"
@@ -99,7 +102,10 @@ class Field:
 
 
 def fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
-    """All fields of a configuration, group by group.
+    """All fields of a configuration, group by group; of a function, its parameters but the first.
+
+    A function says in the `Args:` of its docstring what a parameter means. `progress` and
+    `resources` are no options.
 
     Example:
         >>> from outercore.training.config import TrainConfig
@@ -111,7 +117,21 @@ def fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
 
 @cache
 def _fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
-    return tuple(_walk(kind, ""))
+    return tuple(_walk(kind, "") if isinstance(kind, type) else _parameters(kind))
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[Field]:
+    # `Unpack` is there for type checkers alone; what it stands at is no option.
+    hints = typing.get_type_hints(function, localns={"Unpack": list})
+    _, _, described = (inspect.getdoc(function) or "").partition("Args:\n")
+    helps = dict(_ARGUMENT.findall(described.partition("\n\n")[0]))
+    _first, *others = inspect.signature(function).parameters.values()
+    for one in others:
+        if one.name not in ("progress", "resources"):
+            plain = _required(hints[one.name])
+            text = " ".join(helps.get(one.name, "").replace("``", "`").split())
+            option = Option(text[:1].upper() + text[1:], size=plain == str | int, common=True)
+            yield Field(one.name, option, plain, one.default)
 
 
 def _walk(kind: Any, prefix: str) -> Iterator[Field]:
@@ -131,21 +151,26 @@ def _walk(kind: Any, prefix: str) -> Iterator[Field]:
 def _required(hint: Any) -> Any:
     """The type without `None`."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return next(choice for choice in typing.get_args(hint) if choice is not type(None))
+        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+        return typing.Union[tuple(choices)]  # noqa: UP007 - of one type it is that type
     return hint
 
 
 def _parse(hint: Any, text: str, name: str) -> Any:
     origin = typing.get_origin(hint)
     if origin is Literal:
-        # Choices may be numbers; what is none of them is refused by the configuration.
-        return {str(choice): choice for choice in typing.get_args(hint)}.get(text, text)
+        # Choices may be numbers.
+        choices = {str(choice): choice for choice in typing.get_args(hint)}
+        one_of(name, text, choices)
+        return choices[text]
     if origin is tuple:
         return [_parse(typing.get_args(hint)[0], part, name) for part in text.split(",") if part]
     if hint is bool:
         if text.lower() not in _FLAGS:
             raise InvalidError(f"{name}: expected `true` or `false`, found `{text}`")
         return _FLAGS[text.lower()]
+    if origin is not None:
+        return text
     try:
         return hint(text)
     except ValueError:
@@ -173,7 +198,7 @@ def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     return groups
 
 
-def parse_settings(kind: type[Any], settings: Iterable[str]) -> dict[str, Any]:
+def parse_settings(kind: Callable[..., Any], settings: Iterable[str]) -> dict[str, Any]:
     """Options by name from the texts `NAME=VALUE` of `--set`.
 
     Errors: `InvalidError` for an unknown path or another type.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from outercore.far.connection import Connection, Receive, Region, build_connection
 from outercore.far.data_sets import WHAT, What, arrays, holds, put
-from outercore.far.options import Far, FarOptions, options_of
+from outercore.far.options import Far, FarConfig, FarOptions, options_of
 from outercore.far.probing import probe
 from outercore.far.profile import probed_chunk, store_profile
 from outercore.far.segments import FarSegment, add_transferable_flag
@@ -20,6 +20,7 @@ __all__ = [
     "WHAT",
     "Connection",
     "Far",
+    "FarConfig",
     "FarOptions",
     "FarSegment",
     "MemoryServer",

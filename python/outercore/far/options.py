@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from outercore import _core
+from outercore.config.fields import Configuration
 from outercore.config.options import Option
 from outercore.far.profile import probed_chunk
 
@@ -63,6 +64,13 @@ class FarOptions:
         object.__setattr__(self, "address", _core.far_address(self.address))
         if self.token_file is not None:
             object.__setattr__(self, "token_file", os.fspath(self.token_file))
+
+
+@dataclass(frozen=True)
+class FarConfig(Configuration):
+    """The memory server of a command that has no other configuration."""
+
+    far: FarOptions | None = None
 
 
 Far = FarOptions | str

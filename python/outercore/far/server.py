@@ -51,13 +51,13 @@ class MemoryServer:
         """Bind the addresses and start to serve.
 
         Args:
-            size: memory to lend at most, such as ``"32GiB"``.
+            size: memory to lend at most, such as ``32GiB`` or ``50%``.
             token_file: file with the token that clients must know, at least 16 bytes, readable by
-                its owner alone; see `new_token`.
+                its owner alone.
             listen: ``HOST:PORT``, ``unix:PATH`` or ``fabric://HOST:PORT``; port 0 picks a free one.
             max_clients: clients at once.
             session_timeout_s: seconds of silence after which a client counts as dead, and what it
-                had not kept is freed.
+                had not kept is freed; 30 by default.
             fabric_provider: libfabric's provider for ``fabric://``, such as ``verbs`` or ``tcp``;
                 the one that it holds for the best by default.
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request that training answers between two batches."""
+"""Ctrl-C and SIGTERM as a request, which training answers between two batches, a server at once."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ class StopRequest:
     def request(self) -> None:
         """Asks to stop."""
         self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long for a request; whether there is one."""
+        return self._event.wait(seconds)
 
     def check(self) -> None:
         """Raises `InterruptError` if somebody asked to stop."""
