@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from outercore.embedding import embed
     from outercore.embedding.tables.order import partition_order
     from outercore.embedding.use.embedding import Embedding
+    from outercore.link_loader import LinkNeighborLoader
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
     from outercore.sources.pyg import from_pyg
@@ -70,6 +71,7 @@ __all__ = [
     "InternalError",
     "InterruptError",
     "InvalidError",
+    "LinkNeighborLoader",
     "NeighborLoader",
     "NeighborSampler",
     "NoSpaceError",
@@ -137,6 +139,7 @@ _LAZY = {
     "Embedding": "outercore.embedding.use.embedding",
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
+    "LinkNeighborLoader": "outercore.link_loader",
     "NeighborLoader": "outercore.loader",
     "NeighborSampler": "outercore.sampler",
     "SampledSubgraph": "outercore.sampler",

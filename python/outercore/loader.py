@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -14,7 +15,8 @@ from outercore.config.common import Backend, Policy, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.graph import EdgeType, edge_type_key
-from outercore.minibatches import InputNodes, MiniBatches, Source
+from outercore.minibatches import InputNodes, MiniBatches, Source, opened
+from outercore.sample_rules import EqualTimes, Method, TemporalStrategy, sample_rules
 from outercore.typed_choice import FeatureNames
 
 
@@ -49,6 +51,17 @@ class NeighborLoader(MiniBatches[Any]):
             several node types a split, the name of a node type, or ``(node type, nodes)``.
         batch_size: seeds per batch.
         replace: draw neighbours with replacement.
+        method: ``"neighbor"``, or ``"labor"`` (LABOR-0): the neighbours of all nodes of a batch are
+            chosen together, which takes fewer nodes for as many edges.
+        disjoint: every seed gets a neighbourhood of its own; ``batch`` says which seed, by its
+            place, a node belongs to.
+        weight_attr: edge array by whose values edges are more or less likely to be sampled.
+        time_attr: array of node times, edge times or both. A seed sees no node and no edge of a
+            later time; seeds are disjoint.
+        input_time: the time of each seed; by default that of its node.
+        temporal_strategy: ``"uniform"``, or ``"last"``: the latest edges of those that are seen.
+        equal_times: whether a seed sees what has its own time: ``"seen"`` as in PyG, ``"hidden"``
+            as in GraphBolt.
         shuffle: visit the seeds in a new order every epoch.
         drop_last: leave out a last batch that is not full.
         seed: seed of all randomness.
@@ -106,6 +119,13 @@ class NeighborLoader(MiniBatches[Any]):
         *,
         batch_size: int = 1,
         replace: bool = False,
+        method: Method = "neighbor",
+        disjoint: bool = False,
+        weight_attr: str | None = None,
+        time_attr: str | None = None,
+        input_time: NDArray[Any] | Tensor | None = None,
+        temporal_strategy: TemporalStrategy = "uniform",
+        equal_times: EqualTimes = "seen",
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
@@ -138,6 +158,17 @@ class NeighborLoader(MiniBatches[Any]):
             )
         self.transform = transform
         self._pin_memory = pin_memory
+        graph = opened(graph)
+        rules = sample_rules(
+            graph,
+            method=method,
+            disjoint=disjoint,
+            weight_attr=weight_attr,
+            time_attr=time_attr,
+            temporal_strategy=temporal_strategy,
+            equal_times=equal_times,
+        )
+        self._is_disjoint = disjoint or time_attr is not None
         super().__init__(
             graph,
             num_neighbors,
@@ -152,6 +183,8 @@ class NeighborLoader(MiniBatches[Any]):
             threads=threads,
             hotness=hotness,
             far=far,
+            rules=rules,
+            input_time=input_time.cpu().numpy() if isinstance(input_time, Tensor) else input_time,
             batch_size=batch_size,
             replace=replace,
             shuffle=shuffle,
@@ -186,6 +219,8 @@ class NeighborLoader(MiniBatches[Any]):
             data.e_id = torch.from_numpy(parts["e_id"])
         for name, rows in self._named(parts["arrays"]).items():
             data[name] = torch.from_numpy(rows)
+        if self._is_disjoint:
+            data.batch = torch.from_numpy(parts["trees"])
         data.input_id = torch.from_numpy(self._input_id(parts, n_id))
         data.batch_size = parts["batch_size"]
         data.num_sampled_nodes = parts["num_sampled_nodes"]
@@ -203,6 +238,8 @@ class NeighborLoader(MiniBatches[Any]):
                 x = self._rows(len(n_id), width)
                 self._core.gather(x.numpy(), node_type)
                 store.x = x
+            if self._is_disjoint:
+                store.batch = torch.from_numpy(nodes["trees"])
             if node_type == labelled and (labels := self._labels_of(n_id)) is not None:
                 store.y = torch.from_numpy(labels)
             store.num_sampled_nodes = nodes["num_sampled_nodes"]
@@ -214,7 +251,7 @@ class NeighborLoader(MiniBatches[Any]):
             store.num_sampled_edges = edges["num_sampled_edges"]
         for key, rows in self._named(parts["arrays"]).items():
             _, of_type, name = key.split("/", 2)
-            store = data[of_type] if key.startswith("nodes/") else data[of_type.split("__")]
+            store = data[of_type] if key.startswith("nodes/") else data[tuple(of_type.split("__"))]
             store[name if key.startswith("nodes/") else f"edge_{name}"] = torch.from_numpy(rows)
         seeds = data[self._input_nodes.node_type]
         seeds.input_id = torch.from_numpy(self._input_id(parts, seeds.n_id.numpy()))

@@ -23,6 +23,7 @@ from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.graph import EdgeType, Graph
 from outercore.ranks import share_of
+from outercore.sample_rules import input_times
 from outercore.threads import checked_threads
 from outercore.typed_choice import (
     FeatureNames,
@@ -66,6 +67,8 @@ class MiniBatches(ABC, Generic[Batch]):
         threads: int | None,
         hotness: str,
         far: Far | None,
+        rules: dict[str, Any] | None = None,
+        input_time: Any = None,
         **options: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet. ``options`` go to the core as they are.
@@ -99,6 +102,8 @@ class MiniBatches(ABC, Generic[Batch]):
                 **_feature_choice(graph, features),
             }
         self._input_nodes = _Seeds(seeds, node_type)
+        self._input_times = input_times(input_time)
+        chosen |= rules or {}
         hotness = graph.hotness(hotness)
         self._arrays = batch_arrays(
             graph, arrays, besides=(*_keys_of(chosen), self._label_key, hotness)
@@ -134,7 +139,10 @@ class MiniBatches(ABC, Generic[Batch]):
         self._config.update(rank=rank, world_size=world_size)
         # What another process has opened is neither used nor closed here: its threads are not here.
         self._handle = _core.Loader(
-            self._place, json.dumps(self._config), self._input_nodes.ids(self.graph)
+            self._place,
+            json.dumps(self._config),
+            self._input_nodes.ids(self.graph),
+            self._input_times,
         )
         self._process = os.getpid()
 

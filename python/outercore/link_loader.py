@@ -1,0 +1,315 @@
+"""Mini-batches of links, with negatives and the neighbourhoods of both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore.errors import InvalidError
+from outercore.graph import EdgeType
+from outercore.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, all_links, edge_type_of
+from outercore.loader import NeighborLoader
+from outercore.minibatches import Source, opened
+from outercore.ranks import share_of
+
+_POOL_SEEDS = 1 << 18
+"""Seeds that are drawn together."""
+
+
+class LinkNeighborLoader(NeighborLoader):
+    """Yields what PyG's ``LinkNeighborLoader`` yields, from a graph that may exceed memory.
+
+    A batch is that of `NeighborLoader` around both ends of some links, with ``edge_label_index``
+    and ``edge_label`` (``src_index``, ``dst_pos_index`` and ``dst_neg_index`` for triplets) in
+    places of the batch's nodes, and ``input_id``: the places of the links in
+    ``edge_label_index``. In a ``HeteroData`` they are in the storage of the links' edge type; the
+    indices of triplets are in those of its node types.
+
+    Negatives are pairs without an edge of that type: drawn again while they have one, up to 16
+    times. With node times each negative is there at the time of its link.
+
+    Shapes of a batch with n links and m negatives: ``edge_label_index`` int64 [2, n + m];
+    ``edge_label`` as given, or float32 ones; with binary negatives 0 for these, and labels plus 1
+    in int64.
+
+    Args:
+        graph: a data set, opened or by its directory.
+        num_neighbors: as for `NeighborLoader`.
+        edge_label_index: links [2, n] by ids within the types of their ends; ``(edge type,
+            links)`` or the edge type in a graph of several; ``None`` for all edges of the graph
+            or the type.
+        edge_label: a label of each link [n].
+        edge_label_time: the time of each link [n], with ``time_attr``.
+        neg_sampling: ``None``, ``"binary"``, ``"triplet"``, a dictionary of ``mode`` and
+            ``amount``, or PyG's ``NegativeSampling``.
+        neg_sampling_ratio: short for binary negatives of that amount.
+        batch_size: links a batch, without negatives.
+        options: as for `NeighborLoader`, but for ``input_nodes`` and ``input_time``.
+
+    Raises:
+        InvalidError: links of another shape, an unknown edge type, times without ``time_attr``.
+
+    Example:
+        >>> import outercore as oc
+        >>> loader = oc.LinkNeighborLoader(tiny_dataset, [5, 3], batch_size=16,
+        ...                                neg_sampling="binary", memory="16MiB")
+        >>> batch = next(iter(loader))
+        >>> tuple(batch.edge_label_index.shape), int(batch.edge_label.sum())
+        ((2, 32), 16)
+    """
+
+    def __init__(
+        self,
+        graph: Source,
+        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+        edge_label_index: Any = None,
+        edge_label: Tensor | NDArray[Any] | None = None,
+        edge_label_time: Tensor | NDArray[Any] | None = None,
+        *,
+        neg_sampling: Any = None,
+        neg_sampling_ratio: float | None = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Bind a graph and the links; only where all edges are the links are these read."""
+        graph = opened(graph)
+        self._edge_type, index = _links(graph, edge_label_index)
+        self._edge_label = None if edge_label is None else torch.as_tensor(edge_label)
+        times = None if edge_label_time is None else _whole(edge_label_time, "edge_label_time")
+        count = index.shape[1]
+        for name, given in (("edge_label", self._edge_label), ("edge_label_time", times)):
+            if given is not None and len(given) != count:
+                raise InvalidError(f"{name}: {len(given)} of {count} links")
+        time_attr = options.get("time_attr")
+        if (times is None) != (time_attr is None):
+            raise InvalidError(
+                "edge_label_time: expected together with `time_attr`, which says what has times"
+            )
+        if batch_size < 1:
+            raise InvalidError(f"batch_size is {batch_size}, expected at least 1")
+        self._negatives = _negatives(neg_sampling, neg_sampling_ratio)
+        self._link_batch, self._drop_last, self._link_count = batch_size, drop_last, count
+        self._link_rank, self._link_world = rank, world_size
+        self._links = LinkSeeds(
+            graph,
+            self._edge_type,
+            index,
+            times,
+            self._negatives,
+            seed=seed,
+            shuffle=shuffle,
+            is_disjoint=bool(options.get("disjoint")) or time_attr is not None,
+            node_times=time_attr,
+            sees_equal=options.get("equal_times", "seen") == "seen",
+        )
+        amount = 0.0 if self._negatives is None else self._negatives.amount
+        self._width = max(int(2 * batch_size * (1 + amount)) + 2, 1)
+        self._now: LinkBatch | None = None
+        empty = np.empty(0, np.int64)
+        nodes: Any = (self._edge_type[0], empty) if graph.is_typed else empty
+        super().__init__(
+            graph,
+            num_neighbors,
+            nodes,
+            batch_size=self._width,
+            seed=seed,
+            rank=0,
+            world_size=1,
+            input_time=None if times is None else empty,
+            **options,
+        )
+
+    def __len__(self) -> int:
+        """Batches per epoch, of this rank."""
+        return len(self._parts())
+
+    def _open(self) -> None:
+        super()._open()
+        # The plan is made for batches like those of the first epoch.
+        parts = self._parts()
+        if parts:
+            self._reseed(0, 0, parts[: self._pool])
+
+    @property
+    def _pool(self) -> int:
+        """Batches whose seeds are drawn together."""
+        return max(_POOL_SEEDS // self._width, 1)
+
+    def _parts(self) -> list[slice]:
+        """The links of each batch of this rank, in the order of an epoch.
+
+        All ranks have as many batches; those of one step differ by at most one link.
+        """
+        rank, world = share_of(self._link_rank, self._link_world)
+        step = self._link_batch * world
+        ends = list(range(step, self._link_count + 1, step))
+        left = self._link_count - (ends[-1] if ends else 0)
+        if left and not self._drop_last:
+            if left < world and ends:
+                ends.pop()
+            ends.append(self._link_count)
+        parts, start = [], 0
+        for end in ends:
+            cut = np.linspace(start, end, world + 1).astype(int)
+            parts.append(slice(int(cut[rank]), int(cut[rank + 1])))
+            start = end
+        return parts
+
+    def _reseed(self, epoch: int, first: int, parts: list[slice]) -> list[LinkBatch]:
+        """Gives the core the seeds of some batches, from batch `first` of the epoch on."""
+        rank, world = share_of(self._link_rank, self._link_world)
+        batches = [
+            self._links.batch(epoch, (first + place) * world + rank, part)
+            for place, part in enumerate(parts)
+        ]
+        seeds = np.concatenate([batch.seeds for batch in batches])
+        bounds = np.cumsum([0, *(len(batch.seeds) for batch in batches)])
+        times = [batch.times for batch in batches if batch.times is not None]
+        self._core_handle().reseed(
+            seeds,
+            np.concatenate(times) if times else None,
+            np.ascontiguousarray(bounds, np.int64),
+            first * world + rank,
+        )
+        return batches
+
+    def _core_handle(self) -> Any:
+        return self._handle if self._handle is not None else self._core
+
+    def __iter__(self) -> Iterator[Any]:
+        """One epoch. The next iteration will be the next epoch.
+
+        Raises:
+            InvalidError: a newer iterator of the same loader has begun.
+        """
+        core, epoch, first = self._core, self._epoch, self._first_batch
+        self._epoch, self._first_batch = epoch + 1, 0
+        self._begun += 1
+        own, parts = self._begun, self._parts()
+        for start in range(first, len(parts), self._pool):
+            batches = self._reseed(epoch, start, parts[start : start + self._pool])
+            core.start(epoch, 0)
+            widths = core.widths()
+            for batch in batches:
+                if not core.advance():
+                    break
+                self._now = batch
+                yield self._batch(widths)
+                if own != self._begun:
+                    raise InvalidError(
+                        f"iterator of epoch {epoch}: a newer one of the same loader has begun\n"
+                        "hint: finish one before the next, or make a loader for each"
+                    )
+
+    def _batch(self, widths: dict[str, int]) -> Any:
+        transform, self.transform = self.transform, None
+        try:
+            data = super()._batch(widths)
+        finally:
+            self.transform = transform
+        assert self._now is not None
+        self._add_links(data, self._now)
+        return data if transform is None else transform(data)
+
+    def _add_links(self, data: Any, batch: LinkBatch) -> None:
+        store = data[self._edge_type] if self.graph.is_typed else data
+        source, target = (
+            (data[self._edge_type[0]], data[self._edge_type[2]])
+            if self.graph.is_typed
+            else (data, data)
+        )
+        if self.graph.is_typed:
+            del source.input_id
+            del source.batch_size
+        store.input_id = torch.from_numpy(batch.links)
+        count = len(batch.links)
+        if self._is_disjoint:
+            self._name_links(data, batch)
+        labels = None if self._edge_label is None else self._edge_label[store.input_id]
+        sources = torch.from_numpy(batch.source_places)
+        targets = torch.from_numpy(batch.target_places)
+        if self._negatives is not None and self._negatives.mode == "triplet":
+            source.src_index = sources
+            target.dst_pos_index = targets[:count]
+            negatives = targets[count:]
+            amount = int(self._negatives.amount)
+            target.dst_neg_index = negatives.view(-1, amount) if amount > 1 else negatives
+            if labels is not None:
+                store.edge_label = labels
+            return
+        store.edge_label_index = torch.stack([sources, targets])
+        if self._negatives is None:
+            store.edge_label = torch.ones(count) if labels is None else labels
+            return
+        own = torch.ones(count) if labels is None else labels.long() + 1
+        zeros = torch.zeros((len(sources) - count, *own.shape[1:]), dtype=own.dtype)
+        store.edge_label = torch.cat([own, zeros])
+
+    def _name_links(self, data: Any, batch: LinkBatch) -> None:
+        """`batch` of a node: the link, by its place, that its seed belongs to."""
+        of_sources = np.arange(len(batch.sources))
+        count = len(batch.links)
+        extra = len(batch.targets) - count
+        if len(batch.targets) == len(batch.sources):
+            of_targets = of_sources
+        else:
+            own = np.repeat(np.arange(count), extra // max(count, 1))
+            of_targets = np.concatenate([np.arange(count), own])
+        names = torch.from_numpy(np.concatenate([of_sources, of_targets]))
+        stores = [data[name] for name in self.graph.node_types] if self.graph.is_typed else [data]
+        for store in stores:
+            store.batch = names[store.batch]
+
+
+def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[np.int64]]:
+    """The edge type of the links, and the links [2, n]."""
+    edge_type: EdgeType = ("node", "edge", "node")
+    links = given
+    if graph.is_typed:
+        if isinstance(given, (tuple, list)) and len(given) == 2 and not isinstance(given[0], str):
+            edge_type, links = edge_type_of(graph, given[0]), given[1]
+        else:
+            edge_type, links = edge_type_of(graph, given), None
+    if links is None:
+        return edge_type, all_links(graph, edge_type)
+    index = links.cpu().numpy() if isinstance(links, Tensor) else np.asarray(links)
+    if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
+        raise InvalidError(
+            "edge_label_index: expected whole numbers [2, links], found "
+            f"{index.dtype} {index.shape}"
+        )
+    for end, node_type in ((0, edge_type[0]), (1, edge_type[2])):
+        count = graph.node_types[node_type]
+        if index.shape[1] and not 0 <= int(index[end].min()) <= int(index[end].max()) < count:
+            raise InvalidError(
+                f"edge_label_index: row {end} has ids beyond the {count} nodes of `{node_type}`"
+            )
+    return edge_type, np.ascontiguousarray(index, np.int64)
+
+
+def _negatives(given: Any, ratio: float | None) -> NegativeLinks | None:
+    if given is None:
+        return NegativeLinks("binary", ratio) if ratio else None
+    if isinstance(given, str):
+        return NegativeLinks(given, 1.0)  # type: ignore[arg-type]  # it is checked
+    if isinstance(given, Mapping):
+        return NegativeLinks(given.get("mode", "binary"), float(given.get("amount", 1.0)))
+    mode = getattr(given.mode, "value", given.mode)
+    return NegativeLinks(mode, float(given.amount))
+
+
+def _whole(values: Any, name: str) -> NDArray[np.int64]:
+    found = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if found.dtype.kind not in "iu" or found.ndim != 1:
+        raise InvalidError(f"{name}: expected whole numbers [links], found {found.dtype}")
+    return np.ascontiguousarray(found, np.int64)

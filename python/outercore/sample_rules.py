@@ -1,0 +1,99 @@
+"""Weights and times that decide which neighbours are sampled; no PyTorch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+TemporalStrategy: TypeAlias = Literal["uniform", "last"]
+EqualTimes: TypeAlias = Literal["seen", "hidden"]
+Method: TypeAlias = Literal["neighbor", "labor"]
+
+_EDGE = "edge_"
+
+
+def sample_rules(
+    graph: Graph,
+    *,
+    method: Method,
+    disjoint: bool,
+    weight_attr: str | None,
+    time_attr: str | None,
+    temporal_strategy: TemporalStrategy,
+    equal_times: EqualTimes,
+) -> dict[str, Any]:
+    """The rules as the core takes them.
+
+    Errors: `NotFoundError` for an array that no type has; `InvalidError` for an unknown choice.
+    """
+    _one_of("method", method, ("neighbor", "labor"))
+    _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
+    _one_of("equal_times", equal_times, ("seen", "hidden"))
+    found: dict[str, Any] = {
+        "method": method,
+        "disjoint": disjoint,
+        "time_order": "last" if temporal_strategy == "last" else "any",
+        "equal_times": equal_times,
+    }
+    if weight_attr is not None:
+        found["weights"] = _edge_name(graph, weight_attr)
+        if found["weights"] is None:
+            raise _no_array(graph, "weight_attr", weight_attr)
+    if time_attr is not None:
+        found["edge_times"] = _edge_name(graph, time_attr)
+        found["node_times"] = time_attr if _has(graph, "nodes", time_attr) else None
+        if found["edge_times"] is None and found["node_times"] is None:
+            raise _no_array(graph, "time_attr", time_attr)
+    elif temporal_strategy == "last":
+        raise InvalidError("temporal_strategy: `last` expects `time_attr`")
+    return found
+
+
+def input_times(times: Any) -> NDArray[np.int64] | None:
+    """Times of seeds as int64.
+
+    Errors: `InvalidError` for anything but whole numbers [seeds].
+    """
+    if times is None:
+        return None
+    found = np.asarray(times)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise InvalidError(
+            f"input_time: expected whole numbers [seeds], found {found.dtype} {found.shape}"
+        )
+    return np.ascontiguousarray(found, np.int64)
+
+
+def _edge_name(graph: Graph, name: str) -> str | None:
+    """The edge arrays' name: a batch calls `weight` `edge_weight`."""
+    for candidate in (name, name.removeprefix(_EDGE)):
+        if _has(graph, "edges", candidate):
+            return candidate
+    return None
+
+
+def _has(graph: Graph, of: str, name: str) -> bool:
+    return any(
+        key.startswith(f"{of}/") and key.split("/", 2)[2] == name
+        for key in graph.arrays
+        if key.count("/") >= 2
+    )
+
+
+def _no_array(graph: Graph, argument: str, name: str) -> NotFoundError:
+    known = ", ".join(sorted(key for key in graph.arrays if key.startswith(("nodes/", "edges/"))))
+    return NotFoundError(
+        f"{argument}: array `{name}` is not in data set `{graph.root}`\nhint: it has {known}"
+    )
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidError(f"{name}: expected {' or '.join(choices)}, found `{value}`")
