@@ -336,8 +336,9 @@ impl PlanInput<'_> {
         // Two groups are pinned at once: one being consumed, one being fetched. The slack is for
         // what the trial has not seen: a larger group is halved, but a batch on its own has to fit.
         let rows = missed.len() as u64;
-        let needed = 2 * rows * 21 / 20;
-        let least = if group == 1 { rows * 5 / 4 } else { rows * 21 / 20 };
+        let all = self.num_rows();
+        let needed = (2 * rows * 21 / 20).min(all);
+        let least = if group == 1 { rows * 5 / 4 } else { rows * 21 / 20 }.min(all);
         let overlaps = needed <= dynamic;
         if least > dynamic || !overlaps && group > 1 && self.group.is_none() {
             return None;

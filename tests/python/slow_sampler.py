@@ -1,0 +1,170 @@
+"""One slow sampler for every kind of graph: types, weights, times, disjoint trees. For tests alone.
+
+It follows the definition edge by edge, on lists of Python numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from outercore import reference
+
+Edge = tuple[int, int]
+"""Source and row, within the types."""
+
+
+@dataclass
+class SlowGraph:
+    """A graph as lists.
+
+    `edges[edge type][target]` are the in-edges of a node, in the order of source and row.
+    """
+
+    nodes: dict[str, int]
+    edges: dict[tuple[str, str, str], list[list[Edge]]]
+    weights: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+    edge_times: dict[tuple[str, str, str], list[int]] = field(default_factory=dict)
+    node_times: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        nodes: dict[str, int],
+        rows: dict[tuple[str, str, str], np.ndarray],
+        **values: dict,
+    ) -> SlowGraph:
+        """From the rows [edges, 2] of each edge type."""
+        edges = {}
+        for edge_type in sorted(rows, key="__".join):
+            into: list[list[Edge]] = [[] for _ in range(nodes[edge_type[2]])]
+            for row, (source, target) in enumerate(rows[edge_type].tolist()):
+                into[target].append((source, row))
+            edges[edge_type] = [sorted(one) for one in into]
+        return cls(dict(sorted(nodes.items())), edges, **values)
+
+
+@dataclass
+class Rules:
+    """What is asked for besides fan-outs."""
+
+    disjoint: bool = False
+    weighted: bool = False
+    timed: bool = False
+    equal: bool = True
+    last: bool = False
+    replace: bool = False
+
+
+@dataclass
+class SlowBatch:
+    """What a batch must hold, by type."""
+
+    nodes: dict[str, list[int]]
+    trees: dict[str, list[int]]
+    edges: dict[tuple[str, str, str], list[tuple[int, int]]]
+    """Places of source and target among the nodes of their types."""
+    rows: dict[tuple[str, str, str], list[int]]
+
+
+def sample(
+    graph: SlowGraph,
+    seeds: list[tuple[str, int]],
+    fan_outs: list[int],
+    rules: Rules,
+    *,
+    seed: int,
+    epoch: int,
+    batch: int,
+    times: list[int] | None = None,
+) -> SlowBatch:
+    """A batch around `seeds` (node type, node)."""
+    key = reference.stream_key(seed, epoch)
+    columns, first = {}, 0
+    for edge_type in graph.edges:
+        columns[edge_type] = first
+        first += graph.nodes[edge_type[2]]
+    forest = rules.disjoint or rules.timed
+    found = SlowBatch(
+        {name: [] for name in graph.nodes},
+        {name: [] for name in graph.nodes},
+        {edge_type: [] for edge_type in graph.edges},
+        {edge_type: [] for edge_type in graph.edges},
+    )
+    local: dict[tuple[int, str, int], int] = {}
+    for number, (name, node) in enumerate(seeds):
+        tree = number if forest else 0
+        local.setdefault((tree, name, node), len(found.nodes[name]))
+        found.nodes[name].append(node)
+        found.trees[name].append(tree)
+    frontier = {name: (0, len(nodes)) for name, nodes in found.nodes.items()}
+    for hop, fan_out in enumerate(fan_outs):
+        for edge_type, into in graph.edges.items():
+            source_type, _, target_type = edge_type
+            for place in range(*frontier[target_type]):
+                node, tree = found.nodes[target_type][place], found.trees[target_type][place]
+                coordinate = tree * first + columns[edge_type] + node
+                words = reference.uniform(key, batch, hop, coordinate)
+                now = times[tree] if rules.timed and times is not None else None
+                for source, row in _picked(
+                    graph, edge_type, into[node], fan_out, rules, now, words
+                ):
+                    own = (tree, source_type, source)
+                    if own not in local:
+                        local[own] = len(found.nodes[source_type])
+                        found.nodes[source_type].append(source)
+                        found.trees[source_type].append(tree)
+                    found.edges[edge_type].append((local[own], place))
+                    found.rows[edge_type].append(row)
+        frontier = {name: (frontier[name][1], len(nodes)) for name, nodes in found.nodes.items()}
+    return found
+
+
+def _picked(
+    graph: SlowGraph,
+    edge_type: tuple[str, str, str],
+    edges: list[Edge],
+    fan_out: int,
+    rules: Rules,
+    now: int | None,
+    words: Iterator[int],
+) -> list[Edge]:
+    def time(edge: Edge) -> float:
+        of_edge = graph.edge_times.get(edge_type)
+        of_node = graph.node_times.get(edge_type[0])
+        return max(
+            -math.inf if of_edge is None else of_edge[edge[1]],
+            -math.inf if of_node is None else of_node[edge[0]],
+        )
+
+    if now is not None:
+        edges = [edge for edge in edges if time(edge) < now or (rules.equal and time(edge) == now)]
+    if rules.last:
+        if fan_out == -1:
+            return edges
+        latest = sorted(range(len(edges)), key=lambda place: (time(edges[place]), place))
+        kept = latest[len(latest) - min(fan_out, len(latest)) :]
+        return [edges[place] for place in sorted(kept)]
+    if not rules.weighted:
+        places = reference.pick(words, len(edges), fan_out, replace=rules.replace)
+        return [edges[place] for place in places]
+    weights = graph.weights.get(edge_type)
+    weighed = [(edge, 1.0 if weights is None else weights[edge[1]]) for edge in edges]
+    possible = [(edge, weight) for edge, weight in weighed if weight > 0]
+    units = ((next(words) >> 11) / (1 << 53) for _ in iter(int, 1))
+    if fan_out == -1:
+        return [edge for edge, _ in possible]
+    if rules.replace:
+        ends = np.cumsum([weight for _, weight in possible]).tolist()
+        drawn = [next(units) * ends[-1] for _ in range(fan_out if possible else 0)]
+        return [
+            possible[next(place for place, end in enumerate(ends) if end > at)][0] for at in drawn
+        ]
+    keyed = [
+        (-math.log(1.0 - next(units)) / weight, place) for place, (_, weight) in enumerate(possible)
+    ]
+    kept = sorted(place for _, place in sorted(keyed)[:fan_out])
+    return [possible[place][0] for place in kept]
