@@ -16,7 +16,13 @@ from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.graph import EdgeType, edge_type_key
 from outercore.minibatches import InputNodes, MiniBatches, Source, opened
-from outercore.sample_rules import EqualTimes, Method, TemporalStrategy, sample_rules
+from outercore.sample_rules import (
+    EqualTimes,
+    Method,
+    SubgraphType,
+    TemporalStrategy,
+    sample_rules,
+)
 from outercore.typed_choice import FeatureNames
 
 
@@ -51,10 +57,14 @@ class NeighborLoader(MiniBatches[Any]):
             several node types a split, the name of a node type, or ``(node type, nodes)``.
         batch_size: seeds per batch.
         replace: draw neighbours with replacement.
-        method: ``"neighbor"``, or ``"labor"`` (LABOR-0): the neighbours of all nodes of a batch are
-            chosen together, which takes fewer nodes for as many edges.
+        method: ``"neighbor"``; ``"labor"`` (LABOR-0): the neighbours of all nodes of a batch are
+            chosen together, which takes fewer nodes for as many edges; ``"ladies"``: a fan-out is
+            a number of nodes for a whole hop, whose edges lead to all nodes found before it, and
+            ``edge_norm`` are their weights.
         disjoint: every seed gets a neighbourhood of its own; ``batch`` says which seed, by its
             place, a node belongs to.
+        subgraph_type: ``"directional"``, or ``"induced"``: all edges between the nodes of a batch;
+            with ``disjoint`` the subgraphs of ShaDow.
         weight_attr: edge array by whose values edges are more or less likely to be sampled.
         time_attr: array of node times, edge times or both. A seed sees no node and no edge of a
             later time; seeds are disjoint.
@@ -121,6 +131,7 @@ class NeighborLoader(MiniBatches[Any]):
         replace: bool = False,
         method: Method = "neighbor",
         disjoint: bool = False,
+        subgraph_type: SubgraphType = "directional",
         weight_attr: str | None = None,
         time_attr: str | None = None,
         input_time: NDArray[Any] | Tensor | None = None,
@@ -163,6 +174,7 @@ class NeighborLoader(MiniBatches[Any]):
             graph,
             method=method,
             disjoint=disjoint,
+            subgraph_type=subgraph_type,
             weight_attr=weight_attr,
             time_attr=time_attr,
             temporal_strategy=temporal_strategy,
@@ -217,6 +229,8 @@ class NeighborLoader(MiniBatches[Any]):
             data.y = torch.from_numpy(labels)
         if self._edge_ids:
             data.e_id = torch.from_numpy(parts["e_id"])
+        if len(parts["edge_weights"]):
+            data.edge_norm = torch.from_numpy(parts["edge_weights"])
         for name, rows in self._named(parts["arrays"]).items():
             data[name] = torch.from_numpy(rows)
         if self._is_disjoint:

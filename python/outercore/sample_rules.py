@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 EqualTimes: TypeAlias = Literal["seen", "hidden"]
-Method: TypeAlias = Literal["neighbor", "labor"]
+Method: TypeAlias = Literal["neighbor", "labor", "ladies"]
+SubgraphType: TypeAlias = Literal["directional", "induced"]
 
 _EDGE = "edge_"
 
@@ -24,6 +25,7 @@ def sample_rules(
     *,
     method: Method,
     disjoint: bool,
+    subgraph_type: SubgraphType,
     weight_attr: str | None,
     time_attr: str | None,
     temporal_strategy: TemporalStrategy,
@@ -33,12 +35,14 @@ def sample_rules(
 
     Errors: `NotFoundError` for an array that no type has; `InvalidError` for an unknown choice.
     """
-    _one_of("method", method, ("neighbor", "labor"))
+    _one_of("method", method, ("neighbor", "labor", "ladies"))
+    _one_of("subgraph_type", subgraph_type, ("directional", "induced"))
     _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
     _one_of("equal_times", equal_times, ("seen", "hidden"))
     found: dict[str, Any] = {
         "method": method,
         "disjoint": disjoint,
+        "subgraph": subgraph_type,
         "time_order": "last" if temporal_strategy == "last" else "any",
         "equal_times": equal_times,
     }

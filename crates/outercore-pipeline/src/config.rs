@@ -11,7 +11,7 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_far::FarOptions;
 use outercore_format::Schema;
 use outercore_io::Backend;
-use outercore_sample::rules::{EqualTimes, Rules, TimeOrder};
+use outercore_sample::rules::{EqualTimes, Rules, Subgraph, TimeOrder};
 use outercore_sample::{FanOut, SampleConfig, TypedFanOuts};
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +95,8 @@ pub enum Method {
     Neighbor,
     /// LABOR-0: for all nodes of a batch together, with fewer nodes for as many edges.
     Labor,
+    /// LADIES: a fan-out is a number of nodes for a whole hop.
+    Ladies,
 }
 
 /// The features of one node type.
@@ -128,6 +130,8 @@ pub struct LoaderConfig {
     pub method: Method,
     /// Every seed gets a neighbourhood of its own.
     pub disjoint: bool,
+    /// Which edges between its nodes a batch holds.
+    pub subgraph: Subgraph,
     /// Name of the edge arrays by which edges are more or less likely to be sampled.
     pub weights: Option<String>,
     /// Name of the edge arrays that say when an edge came to be.
@@ -197,6 +201,7 @@ impl Default for LoaderConfig {
             replace: false,
             method: Method::Neighbor,
             disjoint: false,
+            subgraph: Subgraph::Directional,
             weights: None,
             edge_times: None,
             node_times: None,
@@ -299,6 +304,12 @@ impl LoaderConfig {
             return Err(Error::invalid(
                 "features: the graph has several node types, expected features by type",
             ));
+        }
+        if self.method == Method::Ladies {
+            return Err(Error::invalid(
+                "LADIES samples from a graph of one type of nodes and edges",
+            )
+            .hint("leave the method out, or take LABOR"));
         }
         for name in self.typed_features.keys().chain(&self.input_type) {
             schema.node_type(name)?;

@@ -175,6 +175,7 @@ impl Loader {
         result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
         let trees = sampled.trees.iter().map(|&tree| tree.into());
         result.set_item("trees", vector::<i64>(py, spare, sampled.trees.len(), trees)?)?;
+        result.set_item("edge_weights", PyArray1::from_slice(py, &sampled.edge_weights))?;
         result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("batch", sampled.batch)?;
         result.set_item("arrays", arrays)?;

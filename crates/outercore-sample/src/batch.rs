@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use outercore_core::EdgeId;
@@ -8,7 +9,7 @@ use outercore_store::resident::Ids;
 /// Destinations are numbered like nodes, so that the edges of destination 0 come first, then those
 /// of destination 1, and so on through all hops. In a graph of several edge types each hop has the
 /// edges of one type after those of another, each by destination; [`Self::by_type`] takes them apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledBatch {
     /// Number of the batch in its epoch.
     pub batch: u64,
@@ -24,6 +25,11 @@ pub struct SampledBatch {
     pub nodes_per_hop: Vec<u64>,
     /// Edges of every hop; with several edge types, of each of them in every hop.
     pub edges_per_hop: Vec<u64>,
+    /// The places of the nodes that each hop's edges lead to; empty where these are the nodes of
+    /// the hop before.
+    pub targets: Vec<Range<usize>>,
+    /// Weight of every edge, where the sampler gives some.
+    pub edge_weights: Vec<f32>,
     /// Local source of every edge.
     pub sources: Vec<u32>,
     /// Edges picked for destinations 0, 1, 2, ...; with several edge types, for those of each step.
@@ -63,11 +69,25 @@ impl SampledBatch {
             *row = i64::from(source);
         }
         let mut rest = cols;
-        for (destination, &picked) in self.picked.iter().enumerate() {
+        for (destination, &picked) in self.destinations().zip(&self.picked) {
             let (own, others) = rest.split_at_mut(picked as usize);
             own.fill(destination as i64);
             rest = others;
         }
+    }
+
+    /// The place of the destination that each of `picked` belongs to, in a graph of one edge type.
+    fn destinations(&self) -> impl Iterator<Item = usize> {
+        let in_order = if self.targets.is_empty() { 0..self.picked.len() } else { 0..0 };
+        in_order.chain(self.targets.iter().cloned().flatten())
+    }
+
+    /// The places of the nodes that the edges of `hop` lead to.
+    pub(crate) fn targets_of(&self, hop: usize) -> Range<usize> {
+        self.targets.get(hop).cloned().unwrap_or_else(|| {
+            let first: u64 = self.nodes_per_hop[..hop].iter().sum();
+            first as usize..(first + self.nodes_per_hop[hop]) as usize
+        })
     }
 
     /// Where the edges of destinations 0, 1, 2, ... begin, and where the last ones end.
@@ -149,6 +169,8 @@ impl Shelf {
         drop(kept);
         batch.nodes.clear();
         batch.trees.clear();
+        batch.targets.clear();
+        batch.edge_weights.clear();
         batch.nodes_per_hop.clear();
         batch.edges_per_hop.clear();
         batch.sources.clear();

@@ -93,10 +93,12 @@ impl SampledBatch {
                     let ids = &self.edge_ids[edge..edge + count];
                     of_type.ids.extend(ids.iter().map(|&id| within(id, edge_type.rows.start)));
                 }
-                let per_hop = &nodes[edge_type.target].per_hop;
-                let first: u64 = per_hop[..hop].iter().sum();
-                let targets = first..first + per_hop[hop];
-                let picked = &self.picked[column..column + per_hop[hop] as usize];
+                let of_target = &nodes[edge_type.target].places;
+                let reached = self.targets_of(hop);
+                let before =
+                    |end: usize| of_target.partition_point(|&place| (place as usize) < end);
+                let targets = before(reached.start)..before(reached.end);
+                let picked = &self.picked[column..column + targets.len()];
                 for (target, &picked) in targets.zip(picked) {
                     let own = std::iter::repeat_n(target as i64, picked as usize);
                     of_type.targets.extend(own);

@@ -76,6 +76,23 @@ impl Locals {
         }
     }
 
+    /// Whether `node` is among `nodes`, which are all that were entered.
+    pub(crate) fn contains<N: Stored>(&self, node: NodeId, nodes: &[N]) -> bool {
+        if nodes.is_empty() {
+            return false;
+        }
+        let (mut at, mask) = (self.home(node), self.slots.len() - 1);
+        loop {
+            // What is left of an earlier generation is above all places.
+            let place = self.slots[at].wrapping_sub(self.generation) as usize;
+            match nodes.get(place) {
+                None => return false,
+                Some(&found) if found.into() == node => return true,
+                Some(_) => at = (at + 1) & mask,
+            }
+        }
+    }
+
     fn relabel_few<N: Stored>(
         &mut self,
         sources: &[NodeId],

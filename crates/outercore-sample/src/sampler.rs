@@ -17,6 +17,7 @@ use crate::config::{FanOut, SampleConfig, Seeds, Step};
 use crate::floyd::{Drawn, Hop};
 use crate::locals::Locals;
 use crate::pick::Picker;
+use crate::rules::{Choice, Subgraph};
 use crate::stored::{MOST_NARROW, Stored};
 
 use choose::{choose_each, choose_few, for_each, relabel_all};
@@ -239,7 +240,7 @@ impl Sampler<'_> {
                 let picked = work[0].edges - before;
                 work[0].batch.edges_per_hop.push(picked);
             }
-            work[0].end_hop();
+            work[0].end_hop(false);
         }
         let [work] = work;
         let batch;
@@ -267,7 +268,11 @@ impl Sampler<'_> {
                     work.batch.edges_per_hop.push(picked as u64);
                 }
             }
-            works.iter_mut().for_each(Work::end_hop);
+            let layers = matches!(self.config.rules.choice, Choice::Ladies);
+            works.iter_mut().for_each(|work| work.end_hop(layers));
+        }
+        if self.config.rules.subgraph == Subgraph::Induced {
+            self.induce(&mut works, &mut lookups)?;
         }
         Ok(works.into_iter().map(|work| work.finish().0).collect())
     }
@@ -319,7 +324,7 @@ impl Sampler<'_> {
         }
 
         if self.config.rules.look_at_edges() {
-            return self.decide_by_rules(hop, steps, works, lookups);
+            return self.decide_by_rules(hop, steps, works, lookups, false);
         }
         let mut rest = &extents[..];
         picked.clear();

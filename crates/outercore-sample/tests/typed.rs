@@ -1,9 +1,10 @@
 //! The sampler over several types against its definition.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outercore_core::{EdgeId, NodeId, Result, Stream};
-use outercore_sample::rules::{Choice, EqualTimes, Rules, TimeOrder, Times};
+use outercore_sample::rules::{Choice, EqualTimes, Rules, Subgraph, TimeOrder, Times};
 use outercore_sample::{FanOut, SampleConfig, SampledBatch, Seeds, TypedFanOuts, sample_group};
 use outercore_store::resident::ResidentTopology;
 use outercore_store::row_values::RowValues;
@@ -110,14 +111,18 @@ fn rules_of(naive: &NaiveRules) -> Rules {
         order: if naive.last { TimeOrder::Last } else { TimeOrder::Any },
         equal: if naive.equal { EqualTimes::Seen } else { EqualTimes::Hidden },
     });
-    Rules { disjoint: naive.disjoint && !has_times, choice, times }
+    let subgraph = if naive.induced { Subgraph::Induced } else { Subgraph::Directional };
+    Rules { disjoint: naive.disjoint && !has_times, choice, subgraph, times }
 }
+
+/// With replacement, disjoint, choice, edge times, node times, latest, induced.
+type Chosen = (bool, bool, u8, bool, bool, bool, bool);
 
 /// Rules that go together, with numbers for `graph` drawn from `seed`.
 fn naive_rules(
     graph: &TypedGraph,
     seed: u64,
-    (replace, disjoint, choice, edge_times, node_times, last): (bool, bool, u8, bool, bool, bool),
+    (replace, disjoint, choice, edge_times, node_times, last, induced): Chosen,
 ) -> NaiveRules {
     let mut draws = Stream::new(seed, 5).uniform(0, 0, 0);
     let mut numbers =
@@ -151,6 +156,7 @@ fn naive_rules(
         seed_times: Vec::new(),
         last,
         equal: seed.is_multiple_of(2),
+        induced: induced && !is_timed,
     }
 }
 
@@ -164,6 +170,7 @@ proptest! {
         }),
         chosen in (
             any::<bool>(), any::<bool>(), 0u8..3, any::<bool>(), any::<bool>(), any::<bool>(),
+            any::<bool>(),
         ),
         seed in any::<u64>(),
         num_batches in 1u64..4,
@@ -349,4 +356,100 @@ fn one_edge_type_gives_the_batches_of_a_graph_without_types() {
         Some(TypedFanOuts { schema: Arc::new(typed.schema.clone()), of: vec![fan_outs] });
     let found = sample_group(&resident(&typed), stream, group, &config, &pool).unwrap();
     assert_eq!(found, expected);
+}
+
+/// Hop by hop: nodes found, edges as (source, target) in the graph, weights.
+type Layers = Vec<(Vec<u64>, Vec<(u64, u64)>, Vec<f64>)>;
+
+/// LADIES from its definition.
+fn naive_ladies(graph: &Csc, stream: Stream, batch: u64, seeds: &[u64], sizes: &[usize]) -> Layers {
+    let mut nodes = seeds.to_vec();
+    let mut layers = Layers::new();
+    for (hop, &size) in (0u32..).zip(sizes) {
+        let in_edges = |node: u64| -> Vec<u64> {
+            let range = graph.offsets[node as usize]..graph.offsets[node as usize + 1];
+            range.map(|position| graph.sources[position as usize]).collect()
+        };
+        let mut importance = BTreeMap::<u64, f64>::new();
+        for &node in &nodes {
+            let sources = in_edges(node);
+            for &source in &sources {
+                *importance.entry(source).or_default() += (1.0 / sources.len() as f64).powi(2);
+            }
+        }
+        let key = |(&source, &p): (&u64, &f64)| {
+            (-(1.0 - stream.uniform(batch, hop | 0x80, source).unit()).ln() / p, source)
+        };
+        let mut keyed: Vec<(f64, u64)> = importance.iter().map(key).collect();
+        keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        keyed.truncate(size);
+        let chosen: BTreeSet<u64> = keyed.into_iter().map(|(_, source)| source).collect();
+        let (mut found, mut edges, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        for &node in &nodes {
+            let sources = in_edges(node);
+            let taken: Vec<u64> = sources.iter().copied().filter(|s| chosen.contains(s)).collect();
+            let weight = |source: &u64| 1.0 / sources.len() as f64 / importance[source];
+            let sum: f64 = taken.iter().map(weight).sum();
+            for source in taken {
+                if !nodes.contains(&source) && !found.contains(&source) {
+                    found.push(source);
+                }
+                edges.push((source, node));
+                weights.push(weight(&source) / sum);
+            }
+        }
+        nodes.extend(&found);
+        layers.push((found, edges, weights));
+    }
+    layers
+}
+
+proptest! {
+    #[test]
+    fn ladies_is_that_of_its_definition(
+        nodes in 1u64..60,
+        edges in 0u64..400,
+        sizes in proptest::collection::vec(0usize..20, 0..4),
+        seed in any::<u64>(),
+        seeds in 1usize..12,
+    ) {
+        let graph = Csc::random(nodes, edges, seed);
+        let stream = Stream::new(seed, 0);
+        // Each seed once, as LADIES speaks of sets.
+        let mut draws = stream.uniform(9, 9, 9);
+        let mut own: Vec<u64> = (0..seeds).map(|_| draws.below(nodes)).collect();
+        own.sort_unstable();
+        own.dedup();
+        let config = SampleConfig {
+            fan_outs: sizes.iter().map(|&size| FanOut::Take(size as u32)).collect(),
+            rules: Rules { choice: Choice::Ladies, ..Rules::default() },
+            ..SampleConfig::full_neighbours()
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let Csc { offsets, sources, ids } = graph.clone();
+        let topology = ResidentTopology::from_csc(offsets, sources, Some(ids.into())).unwrap();
+        let group: Vec<Seeds> =
+            (0..3).map(|batch| Seeds { batch, nodes: own.clone(), times: vec![] }).collect();
+        let sampled = sample_group(&topology, stream, group, &config, &pool).unwrap();
+        for batch in sampled {
+            let expected = naive_ladies(&graph, stream, batch.batch, &own, &sizes);
+            let all: Vec<u64> = batch.nodes.iter().collect();
+            let (mut rows, mut cols) = (vec![0; batch.num_edges()], vec![0; batch.num_edges()]);
+            batch.write_edge_index(&mut rows, &mut cols);
+            let (mut node, mut edge) = (own.len(), 0);
+            for (hop, (found, edges, weights)) in expected.into_iter().enumerate() {
+                let of_hop = batch.nodes_per_hop[hop + 1] as usize;
+                prop_assert_eq!(&all[node..node + of_hop], &found[..]);
+                let count = batch.edges_per_hop[hop] as usize;
+                let pairs: Vec<(u64, u64)> = (edge..edge + count)
+                    .map(|at| (all[rows[at] as usize], all[cols[at] as usize]))
+                    .collect();
+                prop_assert_eq!(pairs, edges);
+                for (found, expected) in batch.edge_weights[edge..edge + count].iter().zip(weights) {
+                    prop_assert!((f64::from(*found) - expected).abs() < 1e-6);
+                }
+                (node, edge) = (node + of_hop, edge + count);
+            }
+        }
+    }
 }

@@ -126,6 +126,8 @@ pub struct NaiveRules {
     pub last: bool,
     /// Whether a seed sees what has its own time.
     pub equal: bool,
+    /// Whether all edges between the nodes take the place of those sampled.
+    pub induced: bool,
 }
 
 /// Samples a batch around seeds (node type, id within it); `fan_outs` by edge type, then by hop.
@@ -191,7 +193,34 @@ pub fn naive_typed_sample(
             sampled.nodes_per_hop[node_type].push(frontier.len() as u64);
         }
     }
+    if rules.induced {
+        induce(graph, &mut sampled, &local);
+    }
     sampled
+}
+
+/// Gives a batch all edges between its nodes; `local` has the place of (tree, type, node).
+fn induce(
+    graph: &TypedGraph,
+    sampled: &mut NaiveTypedBatch,
+    local: &HashMap<(u64, usize, u64), usize>,
+) {
+    for (number, edge_type) in graph.schema.edge_types().iter().enumerate() {
+        let csc = &graph.edges[number];
+        let (mut edges, mut ids) = (Vec::new(), Vec::new());
+        let targets = sampled.nodes[edge_type.target].iter().zip(&sampled.trees[edge_type.target]);
+        for (destination, (&target, &tree)) in targets.enumerate() {
+            for position in csc.offsets[target as usize]..csc.offsets[target as usize + 1] {
+                let source = csc.sources[position as usize];
+                if let Some(&slot) = local.get(&(tree, edge_type.source, source)) {
+                    edges.push((slot, destination));
+                    ids.push(csc.ids[position as usize]);
+                }
+            }
+        }
+        sampled.edges_per_hop[number] = vec![edges.len() as u64];
+        (sampled.edges[number], sampled.edge_ids[number]) = (edges, ids);
+    }
 }
 
 /// In-edges of one type, in one hop.

@@ -5,6 +5,7 @@ use outercore_format::Schema;
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
+use super::ladies::Layer;
 use super::pick::{Places, labor, last, uniform, weighted};
 use super::{Choice, EqualTimes, Rules, TimeOrder};
 use crate::config::Step;
@@ -14,7 +15,7 @@ use crate::pick::{Picker, Taken};
 const PIECE: u64 = 1 << 20;
 
 /// Tells the numbers of sources from other draws of the same hop.
-const OF_SOURCES: u32 = 0x80;
+pub(super) const OF_SOURCES: u32 = 0x80;
 
 /// Columns of one step, of any batches.
 pub(crate) struct RuledColumns<'a> {
@@ -33,6 +34,21 @@ pub(crate) struct RuledColumns<'a> {
     pub draws_of: &'a [(u64, u64)],
     /// Time of the seed that each column belongs to; empty where there are no times.
     pub seed_times: &'a [i64],
+    /// Whether the source of an edge into a column is in its batch, where only such edges count.
+    pub is_member: Option<&'a (dyn Fn(usize, NodeId) -> bool + Sync)>,
+    /// Columns of each batch.
+    pub shares: &'a [usize],
+}
+
+/// What was picked of some columns.
+#[derive(Default)]
+pub(crate) struct Picked {
+    /// Column by column.
+    pub positions: Vec<u64>,
+    /// Edges of each column.
+    pub counts: Vec<usize>,
+    /// Weight of each edge; empty where edges have none.
+    pub weights: Vec<f32>,
 }
 
 /// What rules look at, for each edge of a piece.
@@ -43,17 +59,22 @@ struct Looks {
     times: Vec<i64>,
     /// Random numbers of the sources.
     numbers: Vec<f64>,
+    /// The sources, where only those in a batch count.
+    sources: Vec<NodeId>,
 }
 
 impl RuledColumns<'_> {
-    /// The positions that are picked, column by column, and how many of each column.
+    /// Picks of all columns.
     ///
     /// **Cost** looks at every in-edge of the columns, at most [`PIECE`] at a time or those of one
     /// column.
     ///
     /// # Errors
     /// Those of the topology and of the arrays; `Invalid` for a weight that is none.
-    pub fn pick(&self) -> Result<(Vec<u64>, Vec<usize>)> {
+    pub fn pick(&self) -> Result<Picked> {
+        if matches!(self.rules.choice, Choice::Ladies) {
+            return self.pick_layers();
+        }
         let (mut positions, mut counts) = (Vec::new(), Vec::with_capacity(self.columns.len()));
         let mut first = 0;
         while first < self.columns.len() {
@@ -70,7 +91,31 @@ impl RuledColumns<'_> {
             }
             first = last;
         }
-        Ok((positions, counts))
+        Ok(Picked { positions, counts, weights: Vec::new() })
+    }
+
+    /// As [`Self::pick`], for all columns of a batch together.
+    fn pick_layers(&self) -> Result<Picked> {
+        let mut picked = Picked::default();
+        let mut first = 0;
+        for &share in self.shares {
+            let extents = &self.extents[first..first + share];
+            let of_extent = |extent: &Extent| extent.start..extent.start + extent.degree;
+            let positions: Vec<u64> = extents.iter().flat_map(of_extent).collect();
+            let mut sources = vec![0; positions.len()];
+            self.topology.sources(&positions, &mut sources)?;
+            let degrees: Vec<u64> = extents.iter().map(|extent| extent.degree).collect();
+            let batch = self.draws_of.get(first).map_or(0, |&(batch, _)| batch);
+            let layer = Layer { degrees: &degrees, sources: &sources };
+            let (places, weights) = layer.choose(self.stream, batch, self.hop, self.step.fan_out);
+            for (extent, places) in extents.iter().zip(places) {
+                picked.counts.push(places.len());
+                picked.positions.extend(places.into_iter().map(|place| extent.start + place));
+            }
+            picked.weights.extend(weights);
+            first += share;
+        }
+        Ok(picked)
     }
 
     /// Where the in-edges of each column begin, and the places picked among them.
@@ -100,6 +145,10 @@ impl RuledColumns<'_> {
         let degree = self.extents[column].degree;
         let at = |place: u64| edges + place as usize;
         let mut among: Places = (0..degree).collect();
+        if let Some(is_member) = self.is_member {
+            among.retain(|&place| is_member(column, looks.sources[at(place)]));
+            return among;
+        }
         if let (Some(times), Some(&now)) = (&self.rules.times, self.seed_times.get(column)) {
             among.retain(|&place| match times.equal {
                 EqualTimes::Seen => looks.times[at(place)] <= now,
@@ -118,6 +167,7 @@ impl RuledColumns<'_> {
                     among.iter().map(|&place| looks.weights[at(place)]).collect();
                 weighted(self.step.fan_out, self.picker.replaces(), &among, &weights, draws())
             }
+            Choice::Ladies => unreachable!("chosen for all columns together"),
             Choice::Labor => labor(self.step.fan_out, &among, |place| looks.numbers[at(place)]),
         }
     }
@@ -125,6 +175,11 @@ impl RuledColumns<'_> {
     /// All that rules look at, of the edges of columns `first` to `last` at `positions`.
     fn look_at(&self, first: usize, last: usize, positions: &[u64]) -> Result<Looks> {
         let mut looks = Looks::default();
+        if self.is_member.is_some() {
+            looks.sources.resize(positions.len(), 0);
+            self.topology.sources(positions, &mut looks.sources)?;
+            return Ok(looks);
+        }
         let edge_type = self.step.edge_type;
         let first_row = self.schema.map_or(0, |schema| schema.edge_types()[edge_type].rows.start);
         let weights = match &self.rules.choice {

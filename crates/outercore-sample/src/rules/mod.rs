@@ -1,6 +1,7 @@
 //! What decides besides degrees which in-edges of a node may be sampled, and how likely each is.
 
 mod candidates;
+mod ladies;
 mod pick;
 
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use outercore_core::{Error, Result};
 use outercore_store::row_values::RowValues;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use candidates::RuledColumns;
+pub(crate) use candidates::{Picked, RuledColumns};
 
 use crate::config::Seeds;
 
@@ -20,6 +21,8 @@ pub struct Rules {
     pub disjoint: bool,
     /// How likely each edge is to be sampled.
     pub choice: Choice,
+    /// Which edges a batch holds.
+    pub subgraph: Subgraph,
     /// What may be seen from a seed of a certain time. Each seed is then disjoint from the others.
     pub times: Option<Times>,
 }
@@ -42,6 +45,29 @@ pub enum Choice {
     ///
     /// **Source** LABOR-0 of Balin and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023.
     Labor,
+    /// A fan-out is a number of nodes for all nodes of the hop together: they are chosen by how much
+    /// they matter to these, without replacement, and all edges from them are taken. A hop looks at
+    /// the in-edges of all nodes found before it. Each edge has a weight, which makes the mean over
+    /// a node's edges right on average.
+    ///
+    /// **Source** LADIES of Zou et al., "Layer-Dependent Importance Sampling for Training Deep and
+    /// Large Graph Convolutional Networks", NeurIPS 2019, with the row-normalised adjacency.
+    Ladies,
+}
+
+/// Which edges between the nodes of a batch it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subgraph {
+    /// Those that were sampled.
+    #[default]
+    Directional,
+    /// All edges of the graph; of disjoint seeds those within each neighbourhood. With these it is
+    /// what ShaDow asks for.
+    ///
+    /// **Source** Zeng et al., "Decoupling the Depth and Scope of Graph Neural Networks", NeurIPS
+    /// 2021.
+    Induced,
 }
 
 /// Times of edges and nodes, as whole numbers of any unit.
@@ -87,7 +113,9 @@ impl Rules {
 
     /// Whether degrees alone do not decide.
     pub(crate) fn look_at_edges(&self) -> bool {
-        !matches!(self.choice, Choice::Uniform) || self.times.is_some()
+        !matches!(self.choice, Choice::Uniform)
+            || self.times.is_some()
+            || self.subgraph == Subgraph::Induced
     }
 
     /// Checks what goes together.
@@ -98,6 +126,8 @@ impl Rules {
         let last = self.times.as_ref().is_some_and(|times| times.order == TimeOrder::Last);
         let weighted = matches!(self.choice, Choice::Weighted(_));
         let labor = matches!(self.choice, Choice::Labor);
+        let ladies = matches!(self.choice, Choice::Ladies);
+        let induced = self.subgraph == Subgraph::Induced;
         let wrong = [
             (last && weighted, "the latest edges are taken whatever their weights"),
             (last && replace, "the latest edges are taken once each, without replacement"),
@@ -105,6 +135,16 @@ impl Rules {
             (
                 labor && self.is_disjoint(),
                 "LABOR shares neighbours between seeds, and disjoint seeds share none",
+            ),
+            (ladies && replace, "LADIES takes each node at most once, without replacement"),
+            (
+                ladies && self.is_disjoint(),
+                "LADIES shares neighbours between seeds, and disjoint seeds share none",
+            ),
+            (ladies && induced, "LADIES weighs the edges that it samples, and takes no others"),
+            (
+                induced && self.times.is_some(),
+                "a subgraph of all edges may hold edges of a later time",
             ),
         ];
         match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {

@@ -1,13 +1,14 @@
 //! Decisions by rules that look at edges.
 
-use outercore_core::Result;
+use outercore_core::{NodeId, Result};
+use outercore_store::Extent;
 
 use super::Sampler;
 use super::lookups::Lookups;
 use super::work::Work;
 use crate::config::{FanOut, Step};
 use crate::pick::Picker;
-use crate::rules::RuledColumns;
+use crate::rules::{Picked, RuledColumns};
 use crate::stored::Stored;
 
 impl Sampler<'_> {
@@ -18,6 +19,7 @@ impl Sampler<'_> {
         steps: &[Step],
         works: &mut [Work<impl Stored>],
         lookups: &mut Lookups,
+        induced: bool,
     ) -> Result<()> {
         let Lookups {
             columns, coordinates, trees, counts, shares, extents, picked, positions, ..
@@ -46,6 +48,18 @@ impl Sampler<'_> {
                 }
                 at += share;
             }
+            let ends: Vec<usize> = shares
+                .iter()
+                .scan(0, |end, &share| {
+                    *end += share;
+                    Some(*end)
+                })
+                .collect();
+            let of_step = &trees[all.start.min(trees.len())..all.end.min(trees.len())];
+            let is_member = |column: usize, source: NodeId| {
+                let work = &works[ends.partition_point(|&end| end <= column)];
+                work.has(source, of_step.get(column).copied().unwrap_or(0))
+            };
             let ruled = RuledColumns {
                 topology: self.topology,
                 schema: self.config.types.as_ref().map(|types| &*types.schema),
@@ -58,9 +72,12 @@ impl Sampler<'_> {
                 extents: &extents[all.clone()],
                 draws_of: &draws_of,
                 seed_times: &seed_times,
+                is_member: induced.then_some(&is_member),
+                shares,
             };
-            let (of_step, of_columns) = ruled.pick()?;
+            let Picked { positions: of_step, counts: of_columns, weights } = ruled.pick()?;
             positions.extend(of_step);
+            let mut of_edges = &weights[..];
             let mut rest = &of_columns[..];
             for (work, &share) in works.iter_mut().zip(shares) {
                 if step.fan_out == FanOut::Take(0) {
@@ -68,10 +85,44 @@ impl Sampler<'_> {
                 }
                 let own = rest.split_off(..share).expect("a count for each column");
                 let own = own.iter().map(|&count| count as u64);
-                picked.push(work.count(own, self.config.most_edges)?);
+                let count = work.count(own, self.config.most_edges)?;
+                if !weights.is_empty() {
+                    let own = of_edges.split_off(..count).expect("a weight for each edge");
+                    work.batch.edge_weights.extend_from_slice(own);
+                }
+                picked.push(count);
             }
             counts.extend(of_columns.iter().map(|&count| count as u32));
             first = all.end;
+        }
+        Ok(())
+    }
+
+    /// Gives the batches all edges between their nodes, in place of those that were sampled.
+    pub(super) fn induce<N: Stored>(
+        &self,
+        works: &mut [Work<N>],
+        lookups: &mut Lookups,
+    ) -> Result<()> {
+        let edge_types = self.config.types.as_ref().map_or(1, |types| types.of.len());
+        let all = |edge_type| Step { edge_type, fan_out: FanOut::All };
+        let steps: Vec<Step> = (0..edge_types).map(all).collect();
+        works.iter_mut().for_each(Work::restart_edges);
+        lookups.clear();
+        for &step in &steps {
+            for work in works.iter_mut() {
+                let block = work.begin_step(self.config, step);
+                lookups.add(work, block, self.topology.num_columns());
+            }
+        }
+        lookups.extents.resize(lookups.columns.len(), Extent::default());
+        self.topology.extents(&lookups.columns, &mut lookups.extents)?;
+        self.decide_by_rules(self.config.fan_outs.len(), &steps, works, lookups, true)?;
+        self.look_up(works, lookups, |_| ())?;
+        for picked in lookups.picked.chunks(works.len().max(1)) {
+            for (work, &picked) in works.iter_mut().zip(picked) {
+                work.batch.edges_per_hop.push(picked as u64);
+            }
         }
         Ok(())
     }

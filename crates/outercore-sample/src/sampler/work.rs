@@ -149,10 +149,34 @@ impl<N: Stored> Work<N> {
         Ok(())
     }
 
-    /// Closes the hop: what it found is the next frontier.
-    pub fn end_hop(&mut self) {
-        self.frontier = self.frontier.end..self.nodes.len();
-        self.batch.nodes_per_hop.push(self.frontier.len() as u64);
+    /// Closes the hop: what it found is the next frontier; with `layers` all that is there.
+    pub fn end_hop(&mut self, layers: bool) {
+        let found = self.nodes.len() - self.batch.nodes_per_hop.iter().sum::<u64>() as usize;
+        self.batch.nodes_per_hop.push(found as u64);
+        if layers {
+            self.batch.targets.push(self.frontier.clone());
+            self.frontier = 0..self.nodes.len();
+        } else {
+            self.frontier = self.frontier.end..self.nodes.len();
+        }
+    }
+
+    /// Drops the edges; those between all nodes take their place.
+    pub fn restart_edges(&mut self) {
+        let SampledBatch { sources, picked, edge_ids, edges_per_hop, .. } = &mut self.batch;
+        sources.clear();
+        picked.clear();
+        edge_ids.clear();
+        edges_per_hop.clear();
+        self.edges = 0;
+        self.frontier = 0..self.nodes.len();
+        self.batch.targets = vec![self.frontier.clone()];
+    }
+
+    /// Whether a node of the tree `tree` is in the batch.
+    pub fn has(&self, node: NodeId, tree: u32) -> bool {
+        let key = node + self.forest.map_or(0, |of_tree| u64::from(tree) * of_tree);
+        self.locals.contains(key, &self.nodes)
     }
 
     /// The batch, and what the next one may use again.

@@ -1,0 +1,71 @@
+//! Layer-wise choice of nodes by importance.
+
+use std::collections::{HashMap, HashSet};
+
+use outercore_core::Stream;
+
+use super::candidates::OF_SOURCES;
+use crate::config::FanOut;
+
+/// The in-edges of the nodes of a layer, one after the other.
+pub(super) struct Layer<'a> {
+    /// In-edges of each node.
+    pub degrees: &'a [u64],
+    /// The source of each edge.
+    pub sources: &'a [u64],
+}
+
+/// The places taken of the in-edges of each node, and the weight of each edge taken.
+pub(super) type Taken = (Vec<Vec<u64>>, Vec<f32>);
+
+impl Layer<'_> {
+    /// Chooses at most `fan_out` sources for all nodes and takes the edges from them.
+    ///
+    /// Source `j` has the importance `p(j) = sum over edges (1 / degree of its target)^2`, and is
+    /// among those with the smallest `-ln(u(j)) / p(j)`, with a draw `u(j)` of its own. The edge to
+    /// `v` weighs `1 / (degree(v) p(j))`, divided by the sum over the edges taken of `v`.
+    pub fn choose(&self, stream: Stream, batch: u64, hop: u32, fan_out: FanOut) -> Taken {
+        let of_edges = || {
+            let per_node = self
+                .degrees
+                .iter()
+                .flat_map(|&degree| std::iter::repeat_n(1.0 / degree as f64, degree as usize));
+            self.sources.iter().copied().zip(per_node)
+        };
+        let mut importance: HashMap<u64, f64> = HashMap::new();
+        for (source, share) in of_edges() {
+            *importance.entry(source).or_default() += share * share;
+        }
+        let chosen: Option<HashSet<u64>> = match fan_out {
+            FanOut::Take(count) if (count as usize) < importance.len() => {
+                let mut keyed: Vec<(f64, u64)> = importance
+                    .iter()
+                    .map(|(&source, &p)| {
+                        let draw = stream.uniform(batch, hop | OF_SOURCES, source).unit();
+                        (-(1.0 - draw).ln() / p, source)
+                    })
+                    .collect();
+                keyed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                Some(keyed.into_iter().take(count as usize).map(|(_, source)| source).collect())
+            }
+            _ => None,
+        };
+        let (mut places, mut weights) = (Vec::with_capacity(self.degrees.len()), Vec::new());
+        let mut edges = of_edges();
+        for &degree in self.degrees {
+            let (mut own, before) = (Vec::new(), weights.len());
+            let mut sum = 0.0;
+            for (place, (source, share)) in (0..degree).zip(edges.by_ref().take(degree as usize)) {
+                if chosen.as_ref().is_none_or(|chosen| chosen.contains(&source)) {
+                    own.push(place);
+                    let weight = share / importance[&source];
+                    sum += weight;
+                    weights.push(weight);
+                }
+            }
+            weights[before..].iter_mut().for_each(|weight| *weight /= sum);
+            places.push(own);
+        }
+        (places, weights.into_iter().map(|weight| weight as f32).collect())
+    }
+}
