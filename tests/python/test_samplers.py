@@ -86,7 +86,7 @@ def test_what_does_not_go_together_is_refused(graph: oc.Graph, options: dict, wh
         _batches(graph, [3], **options)
 
 
-def test_an_unknown_array_is_named_with_those_there_are(graph: oc.Graph, tmp_path: Path) -> None:
+def test_an_unknown_array_is_named_with_those_there_are(graph: oc.Graph) -> None:
     for argument in ("weight_attr", "time_attr"):
         with pytest.raises(
             oc.NotFoundError, match=rf"{argument}: array `nothing`.*\n.*nodes/node/x"
