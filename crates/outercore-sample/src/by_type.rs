@@ -77,7 +77,16 @@ impl SampledBatch {
     pub fn by_type(&self, schema: &Schema) -> TypedBatch {
         let (nodes, place_in_type) = self.nodes_by_type(schema);
         let types = schema.edge_types();
-        let mut edges: Vec<EdgesOfType> = types.iter().map(|_| EdgesOfType::default()).collect();
+        let total = |number: usize| -> usize {
+            self.edges_per_hop.iter().skip(number).step_by(types.len()).sum::<u64>() as usize
+        };
+        let mut edges: Vec<EdgesOfType> = (0..types.len())
+            .map(|number| EdgesOfType {
+                sources: Vec::with_capacity(2 * total(number)),
+                targets: Vec::with_capacity(total(number)),
+                ..EdgesOfType::default()
+            })
+            .collect();
         let (mut edge, mut column) = (0usize, 0usize);
         let hops = self.edges_per_hop.len().checked_div(types.len()).unwrap_or(0);
         let mut counts = self.edges_per_hop.iter();
@@ -112,22 +121,39 @@ impl SampledBatch {
     /// The nodes by type, and the place of each among those of its type.
     fn nodes_by_type(&self, schema: &Schema) -> (Vec<NodesOfType>, Vec<u32>) {
         let types = schema.node_types();
-        let mut nodes: Vec<NodesOfType> = types.iter().map(|_| NodesOfType::default()).collect();
+        // Few types: a look at each end costs less than a search.
+        let ends: Vec<u64> = types.iter().map(|range| range.nodes.end).collect();
+        let type_of = |node: u64| ends.iter().filter(|&&end| end <= node).count();
+        let mut counts = vec![0usize; types.len()];
+        self.nodes.iter().for_each(|node| counts[type_of(node)] += 1);
+        let mut nodes: Vec<NodesOfType> = counts
+            .into_iter()
+            .map(|count| NodesOfType {
+                ids: Vec::with_capacity(count),
+                places: Vec::with_capacity(count),
+                ..NodesOfType::default()
+            })
+            .collect();
         let mut place_in_type = Vec::with_capacity(self.nodes.len());
         let (mut all, mut place) = (self.nodes.iter(), 0u32);
         for &of_hop in &self.nodes_per_hop {
             let before: Vec<usize> = nodes.iter().map(|of_type| of_type.ids.len()).collect();
             for node in all.by_ref().take(of_hop as usize) {
-                let node_type = schema.type_of(node);
+                let node_type = type_of(node);
                 let of_type = &mut nodes[node_type];
                 place_in_type.push(of_type.ids.len() as u32);
                 of_type.ids.push(within(node, types[node_type].nodes.start));
                 of_type.places.push(place);
-                of_type.trees.extend(self.trees.get(place as usize).map(|&tree| i64::from(tree)));
                 place += 1;
             }
             for (of_type, before) in nodes.iter_mut().zip(before) {
                 of_type.per_hop.push((of_type.ids.len() - before) as u64);
+            }
+        }
+        if !self.trees.is_empty() {
+            for of_type in &mut nodes {
+                let trees = of_type.places.iter().map(|&place| self.trees[place as usize]);
+                of_type.trees = trees.map(i64::from).collect();
             }
         }
         (nodes, place_in_type)

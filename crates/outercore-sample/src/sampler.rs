@@ -63,7 +63,7 @@ const MOST_INITIAL_ROOM: u64 = 1 << 14;
 /// let graph = ResidentTopology::from_csc(vec![0, 2, 2, 3], vec![1u32, 2, 0], None)?;
 /// let config = SampleConfig::full_neighbours();
 /// let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-/// let seeds = vec![Seeds { batch: 0, nodes: vec![0] }];
+/// let seeds = vec![Seeds { batch: 0, nodes: vec![0], times: vec![] }];
 /// let batches = sample_group(&graph, Stream::new(0, 0), seeds, &config, &pool)?;
 /// assert!(batches[0].nodes.iter().eq([0, 1, 2]));
 /// # Ok::<(), outercore_core::Error>(())
@@ -209,6 +209,7 @@ impl Sampler<'_> {
         let kept = std::mem::replace(locals, Locals::new(MOST_SPARSE));
         let mut work = [self.start::<N>(seeds, kept, std::mem::take(drawn))];
         for hop in 0..self.config.fan_outs.len() {
+            work[0].begin_hop(self.config);
             for step in self.config.steps(hop) {
                 let block = match step.fan_out {
                     FanOut::All => BLOCK_EDGES / 64,
@@ -255,6 +256,7 @@ impl Sampler<'_> {
         for hop in 0..self.config.fan_outs.len() {
             let steps = self.config.steps(hop);
             lookups.clear();
+            works.iter_mut().for_each(|work| work.begin_hop(self.config));
             for &step in &steps {
                 for work in &mut works {
                     let all = work.begin_step(self.config, step);
@@ -298,8 +300,20 @@ impl Sampler<'_> {
         batch.nodes_per_hop.push(num_seeds as u64);
         let columns = (self.config.types.is_some() || forest.is_some()).then(Vec::new);
         let (frontier, seed_times) = (0..num_seeds, seeds.times);
-        let trees = Vec::new();
-        Work { batch, nodes, locals, drawn, frontier, columns, forest, trees, seed_times, edges: 0 }
+        let (trees, by_type) = (Vec::new(), Vec::new());
+        Work {
+            batch,
+            nodes,
+            locals,
+            drawn,
+            frontier,
+            by_type,
+            columns,
+            forest,
+            trees,
+            seed_times,
+            edges: 0,
+        }
     }
 
     /// Chooses the in-edges of every share's columns; announces some of their positions.

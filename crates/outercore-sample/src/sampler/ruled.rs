@@ -107,7 +107,10 @@ impl Sampler<'_> {
         let edge_types = self.config.types.as_ref().map_or(1, |types| types.of.len());
         let all = |edge_type| Step { edge_type, fan_out: FanOut::All };
         let steps: Vec<Step> = (0..edge_types).map(all).collect();
-        works.iter_mut().for_each(Work::restart_edges);
+        works.iter_mut().for_each(|work| {
+            work.restart_edges();
+            work.begin_hop(self.config);
+        });
         lookups.clear();
         for &step in &steps {
             for work in works.iter_mut() {

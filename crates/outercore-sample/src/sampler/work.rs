@@ -19,6 +19,8 @@ pub(super) struct Work<N> {
     pub drawn: Drawn,
     /// The nodes that the last hop found; before the first, the seeds.
     pub frontier: Range<usize>,
+    /// The places of the frontier's nodes by type, in a graph of several.
+    pub by_type: Vec<Vec<u32>>,
     /// The columns of the step under way; `None` where they are the frontier's nodes.
     pub columns: Option<Vec<NodeId>>,
     /// Nodes of the graph, where each seed has a neighbourhood of its own: a node `v` of the tree of
@@ -61,23 +63,39 @@ impl<N: Stored> Work<N> {
         types: Option<&TypedFanOuts>,
         step: Step,
     ) -> impl Iterator<Item = (NodeId, u32)> {
-        let (targets, columns) = match types {
-            None => (0..NodeId::MAX, 0),
+        let (first, columns, places, others) = match types {
+            None => (0, 0, &[][..], self.frontier.clone()),
             Some(types) => {
                 let edge_type = &types.schema.edge_types()[step.edge_type];
-                let targets = types.schema.node_types()[edge_type.target].nodes.clone();
-                (targets, edge_type.columns.start)
+                let first = types.schema.node_types()[edge_type.target].nodes.start;
+                (first, edge_type.columns.start, &self.by_type[edge_type.target][..], 0..0)
             }
         };
         let forest = self.forest;
-        let frontier = self.nodes[self.frontier.clone()].iter().map(|&key| key.into());
-        let nodes = frontier.map(move |key: NodeId| match forest {
-            None => (key, 0),
-            Some(nodes) => (key % nodes, (key / nodes) as u32),
-        });
-        let first = targets.start;
-        let of_type = nodes.filter(move |(node, _)| targets.contains(node));
-        of_type.map(move |(node, tree)| (node - first + columns, tree))
+        let places = places.iter().map(|&place| place as usize).chain(others);
+        places.map(move |place| {
+            let key: NodeId = self.nodes[place].into();
+            let (node, tree) = match forest {
+                None => (key, 0),
+                Some(nodes) => (key % nodes, (key / nodes) as u32),
+            };
+            (node - first + columns, tree)
+        })
+    }
+
+    /// Sorts the nodes of the frontier by type, before the first step of a hop.
+    pub fn begin_hop(&mut self, config: &SampleConfig) {
+        let Some(types) = &config.types else { return };
+        let of_types = types.schema.node_types();
+        self.by_type.resize_with(of_types.len(), Vec::new);
+        self.by_type.iter_mut().for_each(Vec::clear);
+        let ends: Vec<NodeId> = of_types.iter().map(|range| range.nodes.end).collect();
+        for place in self.frontier.clone() {
+            let key: NodeId = self.nodes[place].into();
+            let node = self.forest.map_or(key, |nodes| key % nodes);
+            let node_type = ends.iter().filter(|&&end| end <= node).count();
+            self.by_type[node_type].push(place as u32);
+        }
     }
 
     /// The sources of a share of edges as nodes of their trees.
