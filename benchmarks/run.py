@@ -27,6 +27,7 @@ from measure import HERE, REPOSITORY, Settings, markdown, say, write_results
 BENCHES = {
     "loading": "benches.loading",
     "sampling": "benches.sampling",
+    "typed": "benches.typed",
     "fetch": "benches.fetch",
     "import": "benches.imports",
     "epoch": "benches.epoch",

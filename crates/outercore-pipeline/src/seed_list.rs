@@ -56,7 +56,7 @@ impl SeedList {
     /// Batches as the configuration says.
     ///
     /// # Errors
-    /// As [`Share::new`].
+    /// `Invalid` where the seeds cannot be shared so that no rank has an empty batch.
     pub fn even(input: Input, times: Vec<i64>, config: &LoaderConfig) -> Result<Self> {
         let cut = Cut::Even(Share::new(input.len(), config)?);
         Ok(Self { input, times: Arc::new(times), cut })
