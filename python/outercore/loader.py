@@ -257,16 +257,19 @@ class NeighborLoader(MiniBatches[Any]):
             if node_type == labelled and (labels := self._labels_of(n_id)) is not None:
                 store.y = torch.from_numpy(labels)
             store.num_sampled_nodes = nodes["num_sampled_nodes"]
-        for edge_type in self.graph.edge_types:
-            edges, store = parts["edges"][edge_type_key(edge_type)], data[edge_type]
+        edge_types = {edge_type_key(one): one for one in self.graph.edge_types}
+        for key, edge_type in edge_types.items():
+            edges, store = parts["edges"][key], data[edge_type]
             store.edge_index = torch.from_numpy(edges["edge_index"])
             if self._edge_ids:
                 store.e_id = torch.from_numpy(edges["e_id"])
             store.num_sampled_edges = edges["num_sampled_edges"]
         for key, rows in self._named(parts["arrays"]).items():
-            _, of_type, name = key.split("/", 2)
-            store = data[of_type] if key.startswith("nodes/") else data[tuple(of_type.split("__"))]
-            store[name if key.startswith("nodes/") else f"edge_{name}"] = torch.from_numpy(rows)
+            what, of_type, name = key.split("/", 2)
+            if what == "nodes":
+                data[of_type][name] = torch.from_numpy(rows)
+            else:
+                data[edge_types[of_type]][f"edge_{name}"] = torch.from_numpy(rows)
         seeds = data[self._input_nodes.node_type]
         seeds.input_id = torch.from_numpy(self._input_id(parts, seeds.n_id.numpy()))
         seeds.batch_size = parts["batch_size"]

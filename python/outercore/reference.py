@@ -6,7 +6,7 @@ Whatever samples a batch, from memory or from disk, with any number of threads, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
+EdgeType = tuple[str, str, str]
+Csc = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]]
+"""Offsets, sources and edge ids."""
 
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
@@ -186,6 +189,86 @@ def sample_batch(
         row=np.array(row, dtype=np.int64),
         col=np.array(col, dtype=np.int64),
         e_id=np.array(e_id, dtype=np.int64),
+        num_sampled_nodes=num_nodes,
+        num_sampled_edges=num_edges,
+    )
+
+
+@dataclass(frozen=True)
+class TypedReferenceBatch:
+    """A sampled batch of a graph with several types, field by field what `HeteroData` has.
+
+    Ids and local numbers count within their type. Where no edge of a type was taken, its arrays are
+    empty.
+    """
+
+    n_id: dict[str, Ids]
+    row: dict[EdgeType, Ids]
+    col: dict[EdgeType, Ids]
+    e_id: dict[EdgeType, Ids]
+    num_sampled_nodes: dict[str, list[int]]
+    num_sampled_edges: dict[EdgeType, list[int]]
+
+
+def sample_typed_batch(
+    counts: Mapping[str, int],
+    edges: Mapping[EdgeType, Csc],
+    seed_type: str,
+    seeds: NDArray[np.integer],
+    fan_outs: Mapping[EdgeType, Sequence[int]],
+    *,
+    replace: bool,
+    seed: int,
+    epoch: int,
+    batch: int,
+) -> TypedReferenceBatch:
+    """Sample the in-neighbourhood of ``seeds`` of one node type, through all edge types.
+
+    In each hop, edge types come in the order of their keys. Each takes the nodes of its target type
+    that the hop before has found. A draw depends on the column: on the edge type and the target.
+
+    **Shapes** ``counts`` nodes of each type; ``edges`` a CSC of each edge type, whose sources,
+    targets and ids count within their type; ``fan_outs`` as many hops for each edge type.
+    """
+    key = stream_key(seed, epoch)
+    edge_types = sorted(edges, key="__".join)
+    columns = np.cumsum([0, *(counts[target] for _, _, target in edge_types)])
+    n_id: dict[str, list[int]] = {name: [] for name in counts}
+    n_id[seed_type] = [int(node) for node in seeds]
+    local: dict[tuple[str, int], int] = {}
+    for place, node in enumerate(n_id[seed_type]):
+        local.setdefault((seed_type, node), place)
+    taken: dict[EdgeType, list[tuple[int, int, int]]] = {one: [] for one in edge_types}
+    num_nodes = {name: [len(nodes)] for name, nodes in n_id.items()}
+    num_edges: dict[EdgeType, list[int]] = {one: [] for one in edge_types}
+    frontier = {name: range(len(nodes)) for name, nodes in n_id.items()}
+    for hop in range(len(next(iter(fan_outs.values()), ()))):
+        for edge_type, first_column in zip(edge_types, columns, strict=False):
+            source_type, _, target_type = edge_type
+            offsets, sources, ids = edges[edge_type]
+            edges_before = len(taken[edge_type])
+            for destination in frontier[target_type]:
+                target = n_id[target_type][destination]
+                start, end = int(offsets[target]), int(offsets[target + 1])
+                draws = uniform(key, batch, hop, int(first_column) + target)
+                fan_out = fan_outs[edge_type][hop]
+                for place in pick(draws, end - start, fan_out, replace=replace):
+                    source = int(sources[start + place])
+                    if (source_type, source) not in local:
+                        local[source_type, source] = len(n_id[source_type])
+                        n_id[source_type].append(source)
+                    row = local[source_type, source]
+                    taken[edge_type].append((row, destination, int(ids[start + place])))
+            num_edges[edge_type].append(len(taken[edge_type]) - edges_before)
+        for name, nodes in n_id.items():
+            frontier[name] = range(frontier[name].stop, len(nodes))
+            num_nodes[name].append(len(frontier[name]))
+    parts = {one: np.array(of, np.int64).reshape(-1, 3) for one, of in taken.items()}
+    return TypedReferenceBatch(
+        n_id={name: np.array(nodes, np.int64) for name, nodes in n_id.items()},
+        row={one: of[:, 0] for one, of in parts.items()},
+        col={one: of[:, 1] for one, of in parts.items()},
+        e_id={one: of[:, 2] for one, of in parts.items()},
         num_sampled_nodes=num_nodes,
         num_sampled_edges=num_edges,
     )

@@ -142,6 +142,9 @@ class TypedGraph(Graph):
     def array(self, name: str) -> np.ndarray:
         return np.load(self.root / self.arrays[name]["file"])
 
+    def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
+        return self.array(name)[ids]
+
     def split(self, name: str) -> np.ndarray:
         return self.array(self.manifest["roles"]["splits"][name])
 

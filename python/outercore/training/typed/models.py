@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -23,10 +25,32 @@ from outercore.training.typed.convolutions import (
 from outercore.training.typed.schema import Schema
 
 
+class FeatureMap(nn.Module):
+    """A linear map of features that are standardised column by column."""
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.centre: Tensor
+        self.scale: Tensor
+        self.register_buffer("centre", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+        self.linear = nn.Linear(features, hidden)
+
+    def standardise(self, centre: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
+        """Sets what comes of a column: its values less `centre`, divided by `scale`."""
+        self.centre.copy_(torch.from_numpy(centre))
+        self.scale.copy_(torch.from_numpy(scale))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shapes: `x` [nodes, features]; result float32 [nodes, hidden]."""
+        mapped: Tensor = self.linear((x.float() - self.centre) / self.scale)
+        return mapped
+
+
 class Encoder(nn.Module):
     """Brings the nodes of every type to the same width.
 
-    Features by a linear map for each type, other nodes by their embedding, or by one learnt
+    Features by a `FeatureMap` for each type, other nodes by their embedding, or by one learnt
     vector for the type.
     """
 
@@ -35,7 +59,7 @@ class Encoder(nn.Module):
         self._hidden = hidden
         inputs = schema.inputs
         self.maps = by_type(
-            {name: nn.Linear(of.features, hidden) for name, of in inputs.items() if of.features}
+            {name: FeatureMap(of.features, hidden) for name, of in inputs.items() if of.features}
         )
         self.tables = by_type(
             {name: nn.Embedding(of.rows, hidden) for name, of in inputs.items() if of.rows}
@@ -58,7 +82,7 @@ class Encoder(nn.Module):
         [nodes, hidden].
         """
         if node_type in self.maps:
-            encoded: Tensor = self.maps[node_type](nodes.x.float())
+            encoded: Tensor = self.maps[node_type](nodes.x)
             return encoded
         if node_type in self.tables:
             rows: Tensor = self.tables[node_type](nodes.n_id)

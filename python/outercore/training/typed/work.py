@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from outercore.training.typed.inference import TypedInference
 from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
 from outercore.training.typed.labelled import LabelledNodes
 from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed.scales import column_scales
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -52,7 +54,8 @@ class TypedNodeWork:
     ) -> None:
         self.labelled = LabelledNodes(graph)
         self._graph, self._config = graph, config
-        keys = feature_keys(graph, config.sampling.features)
+        self._is_saved = saved is not None
+        self._keys = keys = feature_keys(graph, config.sampling.features)
         if saved is None:
             self.task = detect_task(
                 self.labelled,
@@ -80,7 +83,15 @@ class TypedNodeWork:
         )
 
     def prepare(self, timeline: Timeline | None = None) -> None:
-        """Nothing is needed but the batches."""
+        """Measures the scales of features, which a saved model has.
+
+        Cost: reads at most 65,536 rows of each node type with features.
+        """
+        if self._is_saved:
+            return
+        with timeline.span("feature scales") if timeline is not None else nullcontext():
+            for name, features in self.model.encoder.maps.items():
+                features.standardise(*column_scales(self._graph, self._keys[name]))
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the seeds."""
