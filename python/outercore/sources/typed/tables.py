@@ -96,7 +96,7 @@ def _node_table(node_type: str, value: str, reading: Reading) -> NodeTable:
         raise InvalidError(
             f"--nodes {node_type}: expected one column of keys, found {', '.join(spec.columns)}"
         )
-    table = open_node_table(spec, reading)
+    table = open_node_table(spec, reading, may_be_empty=True)
     key = spec.columns[0] if spec.columns else id_column(table)
     return NodeTable(node_type, spec, table, key, table.rows, files)
 
