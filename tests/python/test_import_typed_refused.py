@@ -146,6 +146,17 @@ def test_keys_tell_whether_the_first_line_names_the_columns(outcome: Any) -> Non
         assert len(edges_by_type(oc.open(file[:3]))["author__writes__paper"]) == expected
 
 
+def test_types_are_shown_after_an_import_and_by_info(outcome: Any) -> None:
+    how = ("--edges", f"{WRITES}=writes.csv", "--label", "paper.venue", "--out", "mag")
+    shown = [outcome("import", *NODES, *how)[1], outcome("info", "mag")[1]]
+    for text in shown:
+        rows = [line.split() for line in text.splitlines()]
+        assert ["author", "2", "1", "float32", "-"] in rows, text
+        assert ["paper", "3", "1", "float32", "yes"] in rows, text
+        assert ["author", "writes", "paper", "3"] in rows, text
+    assert "nodes/paper/x" not in shown[0]
+
+
 def test_dates_as_text_are_left_out_with_a_note(outcome: Any) -> None:
     code, _, told = outcome("import", *NODES, "--edges", f"{WRITES}=writes.csv", "--out", "mag")
     assert code == 0, told

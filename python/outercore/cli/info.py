@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.table import Table
+
 from outercore.cli import console, options
 from outercore.config.sizes import format_size
+from outercore.graph import Graph, edge_type_key
 from outercore.many_graphs import ManyGraphs, has_graphs
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
         [
             ("nodes", f"{graph.num_nodes:,}"),
             ("arcs", f"{graph.num_edges:,}"),
-            ("features", f"{graph.num_features:,}"),
+            *([] if graph.is_typed else [("features", f"{graph.num_features:,}")]),
             ("classes", f"{graph.num_classes:,}"),
             ("splits", ", ".join(graph.splits) or "none"),
             *graphs,
@@ -51,8 +55,31 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
             ("with", f"outercore {provenance.get('outercore', '?')}"),
         ],
     )
+    if graph.is_typed:
+        types(graph)
     console.data("")
     console.table("arrays", [(key, _array(described)) for key, described in graph.arrays.items()])
+
+
+def types(graph: Graph) -> None:
+    """Tables of the node types and of the edge types."""
+    nodes = Table("node type", "nodes", "features", "labels", box=box.SIMPLE_HEAD)
+    for name, count in graph.node_types.items():
+        key = graph.features_of(name)
+        features = "-" if key is None else _features(graph.arrays[key])
+        labels = "yes" if name == graph.labelled_type else "-"
+        nodes.add_row(name, f"{count:,}", features, labels)
+    edges = Table("source", "relation", "target", "edges", box=box.SIMPLE_HEAD)
+    for source, relation, target in graph.edge_types:
+        described = graph.manifest["edge_types"][edge_type_key((source, relation, target))]
+        edges.add_row(source, relation, target, f"{described['count']:,}")
+    nodes.columns[1].justify = edges.columns[3].justify = "right"
+    console.columns(nodes)
+    console.columns(edges)
+
+
+def _features(described: dict[str, Any]) -> str:
+    return f"{described['shape'][1]:,} {described['dtype']}"
 
 
 def _layout(found: Layout) -> str:
