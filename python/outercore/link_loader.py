@@ -233,7 +233,7 @@ class LinkNeighborLoader(NeighborLoader):
             del source.batch_size
         store.input_id = torch.from_numpy(batch.links)
         count = len(batch.links)
-        if self._is_disjoint:
+        if self._rules.has_trees:
             self._name_links(data, batch)
         labels = None if self._edge_label is None else self._edge_label[store.input_id]
         sources = torch.from_numpy(batch.source_places)

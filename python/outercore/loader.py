@@ -15,13 +15,13 @@ from outercore.config.common import Backend, Policy, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.graph import EdgeType, edge_type_key
-from outercore.minibatches import InputNodes, MiniBatches, Source, opened
+from outercore.minibatches import InputNodes, MiniBatches, Source
 from outercore.sample_rules import (
     EqualTimes,
     Method,
+    SampleRules,
     SubgraphType,
     TemporalStrategy,
-    sample_rules,
 )
 from outercore.typed_choice import FeatureNames
 
@@ -162,25 +162,12 @@ class NeighborLoader(MiniBatches[Any]):
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
         del num_workers
-        if pin_memory and not torch.cuda.is_available():
-            raise InvalidError(
-                "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
-                "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
-            )
+        _require_gpu(pin_memory=pin_memory)
         self.transform = transform
         self._pin_memory = pin_memory
-        graph = opened(graph)
-        rules = sample_rules(
-            graph,
-            method=method,
-            disjoint=disjoint,
-            subgraph_type=subgraph_type,
-            weight_attr=weight_attr,
-            time_attr=time_attr,
-            temporal_strategy=temporal_strategy,
-            equal_times=equal_times,
+        rules = SampleRules(
+            method, disjoint, subgraph_type, weight_attr, time_attr, temporal_strategy, equal_times
         )
-        self._is_disjoint = disjoint or time_attr is not None
         super().__init__(
             graph,
             num_neighbors,
@@ -233,7 +220,7 @@ class NeighborLoader(MiniBatches[Any]):
             data.edge_norm = torch.from_numpy(parts["edge_weights"])
         for name, rows in self._named(parts["arrays"]).items():
             data[name] = torch.from_numpy(rows)
-        if self._is_disjoint:
+        if self._rules.has_trees:
             data.batch = torch.from_numpy(parts["trees"])
         data.input_id = torch.from_numpy(self._input_id(parts, n_id))
         data.batch_size = parts["batch_size"]
@@ -252,7 +239,7 @@ class NeighborLoader(MiniBatches[Any]):
                 x = self._rows(len(n_id), width)
                 self._core.gather(x.numpy(), node_type)
                 store.x = x
-            if self._is_disjoint:
+            if self._rules.has_trees:
                 store.batch = torch.from_numpy(nodes["trees"])
             if node_type == labelled and (labels := self._labels_of(n_id)) is not None:
                 store.y = torch.from_numpy(labels)
@@ -295,3 +282,11 @@ def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
 def _type_of(key: str | None) -> str | None:
     """The node type of an array of nodes."""
     return None if key is None else key.split("/")[1]
+
+
+def _require_gpu(*, pin_memory: bool) -> None:
+    if pin_memory and not torch.cuda.is_available():
+        raise InvalidError(
+            "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
+            "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
+        )

@@ -23,7 +23,7 @@ from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.graph import EdgeType, Graph
 from outercore.ranks import share_of
-from outercore.sample_rules import input_times
+from outercore.sample_rules import SampleRules, input_times, sample_rules
 from outercore.threads import checked_threads
 from outercore.typed_choice import (
     FeatureNames,
@@ -67,7 +67,7 @@ class MiniBatches(ABC, Generic[Batch]):
         threads: int | None,
         hotness: str,
         far: Far | None,
-        rules: dict[str, Any] | None = None,
+        rules: SampleRules | None = None,
         input_time: Any = None,
         **options: Any,
     ) -> None:
@@ -103,7 +103,9 @@ class MiniBatches(ABC, Generic[Batch]):
             }
         self._input_nodes = _Seeds(seeds, node_type)
         self._input_times = input_times(input_time)
-        chosen |= rules or {}
+        self._rules = rules or SampleRules()
+        if rules is not None:
+            chosen |= sample_rules(graph, rules)
         hotness = graph.hotness(hotness)
         self._arrays = batch_arrays(
             graph, arrays, besides=(*_keys_of(chosen), self._label_key, hotness)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,21 +21,32 @@ SubgraphType: TypeAlias = Literal["directional", "induced"]
 _EDGE = "edge_"
 
 
-def sample_rules(
-    graph: Graph,
-    *,
-    method: Method,
-    disjoint: bool,
-    subgraph_type: SubgraphType,
-    weight_attr: str | None,
-    time_attr: str | None,
-    temporal_strategy: TemporalStrategy,
-    equal_times: EqualTimes,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class SampleRules:
+    """What decides besides fan-outs, as `NeighborLoader` explains."""
+
+    method: Method = "neighbor"
+    disjoint: bool = False
+    subgraph_type: SubgraphType = "directional"
+    weight_attr: str | None = None
+    time_attr: str | None = None
+    temporal_strategy: TemporalStrategy = "uniform"
+    equal_times: EqualTimes = "seen"
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether every seed gets a neighbourhood of its own."""
+        return self.disjoint or self.time_attr is not None
+
+
+def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
     """The rules as the core takes them.
 
     Errors: `NotFoundError` for an array that no type has; `InvalidError` for an unknown choice.
     """
+    method, subgraph_type, equal_times = rules.method, rules.subgraph_type, rules.equal_times
+    temporal_strategy, disjoint = rules.temporal_strategy, rules.disjoint
+    weight_attr, time_attr = rules.weight_attr, rules.time_attr
     _one_of("method", method, ("neighbor", "labor", "ladies"))
     _one_of("subgraph_type", subgraph_type, ("directional", "induced"))
     _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))

@@ -34,6 +34,9 @@ pub const FEATURES: &str = "nodes/node/x";
 /// Where an import puts the labels of the nodes.
 pub const LABELS: &str = "nodes/node/y";
 
+/// The kind of the names of classes: `names/class.offsets` and `names/class.bytes`.
+pub const CLASS: &str = "class";
+
 /// The first node of each graph of a data set of many: `int64` or `uint64 [G]`.
 pub const FIRST_NODES: &str = "graphs/first";
 
@@ -126,7 +129,7 @@ pub enum Group<'a> {
     },
     /// `names/<kind>.<array>`.
     Names {
-        /// What has the names: `entity` or `relation`.
+        /// What has the names: `entity`, `relation` or `class`.
         kind: &'a str,
         /// `offsets`, `bytes` or `order`.
         array: &'a str,

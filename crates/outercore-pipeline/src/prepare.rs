@@ -151,16 +151,11 @@ fn prepare_with(
     let topology_plan = plan_topology(mode, size, free, staging, most)?;
     let (slot_bytes, width) =
         rows.as_ref().map_or((Bytes(0), 0), |rows| (rows.slot_bytes(), rows.width() as u64));
-    let far = match far {
-        Some(tier) => {
-            let left = Bytes(free.0.saturating_sub(topology_plan.memory.0));
-            let fit =
-                config.constant_share.is_none() && far::rows_fit(rows.as_ref(), left, slot_bytes);
-            Some(far::bring(tier, dataset, config, topology_plan, fit, &reading, on_progress)?)
-        }
-        None => None,
-    };
     let left = Bytes(free.0.saturating_sub(topology_plan.memory.0));
+    let fit = config.constant_share.is_none() && far::rows_fit(rows.as_ref(), left, slot_bytes);
+    let far = far
+        .map(|tier| far::bring(tier, dataset, config, topology_plan, fit, &reading, on_progress))
+        .transpose()?;
     let most_arrays = most_arrays(left, rows.is_some());
     let mut engine = Engine::open(reading.clone())?;
     let array_reading = reading.clone();
@@ -196,20 +191,34 @@ fn prepare_with(
         max_read: engine.max_read(),
         far,
     };
-    // Another way to keep the topology is tried after `Auto`; what is said then is the least.
-    let on_disk = |budget| ArraysPlan::new(&arrays, Bytes(0), budget);
-    let plan = MemoryPlan::new(&wanted)
-        .or_else(|_| MemoryPlan::new(&PlanInput { arrays: on_disk(budget), ..wanted }))
-        .map_err(|error| match mode {
-            TopologyMode::Auto => error,
-            _ => PlanInput { arrays: on_disk(budget), ..wanted }.refuse(|budget| {
-                let wanted = PlanInput { arrays: on_disk(budget), ..wanted };
-                plans(&wanted, budget, config.topology, size)
-            }),
-        })?;
+    let plan = decide(&wanted, &arrays, mode, (config.topology, size))?;
     let constant = constant_rows(trial.hot, &plan, rows.as_ref());
     let engine = Some(engine);
     Ok(Prepared { sampling, plan, rows, constant, cost, engine, arrays, array_reading })
+}
+
+/// The plan for what is `wanted`, with further arrays on disk where they leave too little.
+///
+/// # Errors
+/// `Budget`, with the least that would do for the topology that was asked for.
+fn decide(
+    wanted: &PlanInput<'_>,
+    arrays: &[BatchArray],
+    mode: TopologyMode,
+    (asked, size): (TopologyMode, TopologySize),
+) -> Result<MemoryPlan> {
+    let budget = wanted.budget;
+    let on_disk = |budget| ArraysPlan::new(arrays, Bytes(0), budget);
+    // Another way to keep the topology is tried after `Auto`; what is said then is the least.
+    MemoryPlan::new(wanted)
+        .or_else(|_| MemoryPlan::new(&PlanInput { arrays: on_disk(budget), ..*wanted }))
+        .map_err(|error| match mode {
+            TopologyMode::Auto => error,
+            _ => PlanInput { arrays: on_disk(budget), ..*wanted }.refuse(|budget| {
+                let wanted = PlanInput { arrays: on_disk(budget), ..*wanted };
+                plans(&wanted, budget, asked, size)
+            }),
+        })
 }
 
 /// The threads that sample.

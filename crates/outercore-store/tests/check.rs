@@ -2,6 +2,7 @@
 
 mod altered;
 mod tiny;
+mod tiny_typed;
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -136,6 +137,77 @@ fn wrong_structure_is_named_by_row_though_its_checksum_is_right() {
         }
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains(expected), "{found:?}");
+    }
+}
+
+#[test]
+fn damage_to_edges_of_several_types_is_named_by_type() {
+    let half = |value: u32| value.to_le_bytes();
+    let word = |value: u64| value.to_le_bytes();
+    let weights = "edges/author__writes__paper/weight";
+    for (key, offset, bytes, expected) in [
+        (
+            keys::SOURCES,
+            8,
+            &half(2)[..],
+            "row 2: node 2 of edge type `author__writes__paper`, expected one of type `author`: \
+             0 to 1",
+        ),
+        (
+            keys::SOURCES,
+            16,
+            &half(1)[..],
+            "row 4: node 1 of edge type `paper__cites__paper`, expected one of type `paper`: \
+             2 to 4",
+        ),
+        (keys::SOURCES, 12, &half(5)[..], "row 3: node 5 of edge type `paper__cites__paper`"),
+        (
+            keys::EDGE_IDS,
+            8,
+            &half(3)[..],
+            "row 2: edge id 3 of edge type `author__writes__paper`, expected 0 to 2",
+        ),
+        (
+            keys::EDGE_IDS,
+            12,
+            &half(2)[..],
+            "row 3: edge id 2 of edge type `paper__cites__paper`, expected 3 to 4",
+        ),
+        (keys::OFFSETS, 24, &word(9)[..], "row 3: offset 9, expected 2 to 5"),
+        ("splits/train", 0, &word(3)[..], "row 0: node 3, the graph has nodes 0 to 2"),
+        ("nodes/paper/y", 0, &word(2)[..], "row 0: label 2, expected at most 1"),
+        (weights, 0, &half(7)[..], ""),
+    ] {
+        let (_directory, root) = tiny_typed::on_disk();
+        assert!(full(&root).is_sound());
+        put_as_written(&root, key, offset, bytes);
+        let found = texts(&full(&root).problems);
+        assert_eq!(found.len(), usize::from(!expected.is_empty()), "{key}: {found:?}");
+        assert!(
+            found.iter().all(|text| text.contains(key) && text.contains(expected)),
+            "{found:?}"
+        );
+        put(&root, key, offset, &[0x55]);
+        let found = texts(&full(&root).problems);
+        assert!(found.iter().any(|text| text.contains("checksum")), "{key}: {found:?}");
+    }
+}
+
+#[test]
+fn arrays_of_several_types_have_rows_for_their_own_edges_and_names_for_their_classes() {
+    let weights = "edges/author__writes__paper/weight";
+    let (_directory, root) = tiny_typed::on_disk();
+    edit(&root, |json| {
+        json["edge_types"]["author__writes__paper"]["rows"] = json!(4);
+        json["roles"]["classes"] = json!(3);
+    });
+    let found = texts(&full(&root).problems);
+    let expected = [
+        format!("array `{weights}`: 3 rows, expected 4: one for each imported edge of type"),
+        "array `names/class.offsets`: uint64 [3], expected uint64 [4]".to_owned(),
+    ];
+    for text in expected {
+        assert!(found.iter().any(|problem| problem.starts_with(&text)), "{text}: {found:?}");
     }
 }
 

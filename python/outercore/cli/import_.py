@@ -13,6 +13,7 @@ import typer
 import outercore
 from outercore._native import Progress
 from outercore.cli import console, options
+from outercore.cli.info import types
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.sources.dictionary import NamedInputs
@@ -274,7 +275,19 @@ def _import_types(context: typer.Context, given: _Options) -> None:
     how = replace(given.how, command=options.command_line())
     with console.bars(quiet=given.json) as progress:
         found = import_typed(inputs, given.out, how, progress, console.note)
-    console.result(found, str(given.out), _notable(found), as_json=given.json)
+    # Tables of types follow, so of each array only what is missing in it is listed.
+    gaps = ("nan", "infinite", "unlabelled")
+    counts: dict[str, Any] = {}
+    for name, value in found.items():
+        if "/" in name:
+            counts[name] = {gap: value[gap] for gap in gaps}
+        elif name != "node_types":
+            counts[name] = value
+    if given.json:
+        counts = found
+    console.result(counts, str(given.out), _notable(counts), as_json=given.json)
+    if not given.json:
+        types(outercore.open(given.out))
 
 
 def _import_edges(context: typer.Context, given: _Options) -> None:

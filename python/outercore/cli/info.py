@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from outercore.cli import console, options
 from outercore.config.sizes import format_size
+from outercore.graph import Graph, edge_type_key
 from outercore.many_graphs import ManyGraphs, has_graphs
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
         [
             ("nodes", f"{graph.num_nodes:,}"),
             ("arcs", f"{graph.num_edges:,}"),
-            ("features", f"{graph.num_features:,}"),
+            *([] if graph.is_typed else [("features", f"{graph.num_features:,}")]),
             ("classes", f"{graph.num_classes:,}"),
             ("splits", ", ".join(graph.splits) or "none"),
             *graphs,
@@ -51,8 +53,42 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
             ("with", f"outercore {provenance.get('outercore', '?')}"),
         ],
     )
+    if graph.is_typed:
+        types(graph)
     console.data("")
     console.table("arrays", [(key, _array(described)) for key, described in graph.arrays.items()])
+
+
+def types(graph: Graph) -> None:
+    """Tables of the node types and of the edge types."""
+
+    def features(name: str) -> str:
+        key = graph.features_of(name)
+        return "-" if key is None else _features(graph.arrays[key])
+
+    console.columns(
+        graph.node_types,
+        {
+            "node type": str,
+            "nodes": lambda name: f"{graph.node_types[name]:,}",
+            "features": features,
+            "labels": lambda name: "yes" if name == graph.labelled_type else "-",
+        },
+    )
+    counts = graph.manifest["edge_types"]
+    console.columns(
+        graph.edge_types,
+        {
+            "source": itemgetter(0),
+            "relation": itemgetter(1),
+            "target": itemgetter(2),
+            "edges": lambda one: f"{counts[edge_type_key(one)]['count']:,}",
+        },
+    )
+
+
+def _features(described: dict[str, Any]) -> str:
+    return f"{described['shape'][1]:,} {described['dtype']}"
 
 
 def _layout(found: Layout) -> str:

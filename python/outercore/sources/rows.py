@@ -139,15 +139,18 @@ def require_rows(table: Table) -> None:
     raise InvalidError(f"file `{table.path}`: no rows\nhint: is it the right file?")
 
 
-def open_node_table(spec: FileSpec, reading: Reading) -> Table:
+def open_node_table(spec: FileSpec, reading: Reading, *, may_be_empty: bool = False) -> Table:
     """A text or Parquet file with rows for nodes.
+
+    With `may_be_empty` a table that names its columns may have no rows.
 
     Errors: as `open_rows`.
     """
     refuse_foreign(spec.path)
     _require_table(spec)
     table = open_table(spec, reading.text)
-    require_rows(table)
+    if not (may_be_empty and table.is_named):
+        require_rows(table)
     return table
 
 

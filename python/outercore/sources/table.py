@@ -93,10 +93,12 @@ class Table(Protocol):
         Errors: `InvalidError` for a value that would change, with its row or line.
         """
 
-    def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
+    def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """Batches of the columns as Arrow's large strings; integers as decimals.
 
-        Errors: `InvalidError` for a missing value, and for a column of another type.
+        `empty` stands for nulls.
+
+        Errors: `InvalidError` for a null without `empty`, and for a column of another type.
         """
 
 
@@ -205,8 +207,8 @@ class TextTable:
         for numbers in self.file.floats(places):
             yield exactly(numbers, dtype, str(self.path))
 
-    def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
-        """As `Table.texts`."""
+    def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`; a text has empty fields and no nulls."""
         yield from self.file.texts([self.names.index(name) for name in columns])
 
 
@@ -317,18 +319,19 @@ class ParquetTable:
             first += len(rows)
             yield rows
 
-    def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
+    def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """As `Table.texts`."""
         first = 0
         for batch in self.batches(columns):
             yield [
-                self._text(first, name, column) for name, column in zip(columns, batch, strict=True)
+                self._text(first, name, column, empty)
+                for name, column in zip(columns, batch, strict=True)
             ]
             first += len(batch[0])
 
-    def _text(self, first: int, name: str, column: Any) -> Any:
+    def _text(self, first: int, name: str, column: Any, empty: str | None) -> Any:
         where = f"`{self.path}`: column `{name}`"
-        if column.null_count:
+        if column.null_count and empty is None:
             row = first + int(np.flatnonzero(np.asarray(column.is_null()))[0])
             raise InvalidError(f"{where}: row {row} is empty, expected a name")
         kind = column.type
@@ -336,9 +339,11 @@ class ParquetTable:
             column = column.dictionary_decode()
             kind = column.type
         known = pa.types.is_integer(kind) or pa.types.is_string(kind)
+        known = known or (pa.types.is_null(kind) and empty is not None)
         if not (known or pa.types.is_large_string(kind)):
             raise InvalidError(f"{where}: expected names or integers, found {kind}")
-        return column.cast(pa.large_string())
+        texts = column.cast(pa.large_string())
+        return texts if empty is None else texts.fill_null(empty)
 
 
 @contextmanager

@@ -24,30 +24,15 @@ impl Sampler<'_> {
         let Lookups {
             columns, coordinates, trees, counts, shares, extents, picked, positions, ..
         } = lookups;
-        let is_forest = self.config.rules.is_disjoint();
+        let own_coordinates: &[u64] =
+            if self.config.rules.is_disjoint() { coordinates } else { columns };
         picked.clear();
         positions.clear();
         counts.clear();
         let mut first = 0;
         for (&step, shares) in steps.iter().zip(shares.chunks(works.len().max(1))) {
             let all = first..first + shares.iter().sum::<usize>();
-            let (mut draws_of, mut seed_times) = (Vec::new(), Vec::new());
-            let mut at = first;
-            for (work, &share) in works.iter().zip(shares) {
-                let of_share = at..at + share;
-                let own = if is_forest {
-                    &coordinates[of_share.clone()]
-                } else {
-                    &columns[of_share.clone()]
-                };
-                draws_of.extend(own.iter().map(|&coordinate| (work.batch.batch, coordinate)));
-                if !work.seed_times.is_empty() {
-                    let of_trees =
-                        trees[of_share].iter().map(|&tree| work.seed_times[tree as usize]);
-                    seed_times.extend(of_trees);
-                }
-                at += share;
-            }
+            let (draws_of, seed_times) = belongings(works, shares, first, own_coordinates, trees);
             let ends: Vec<usize> = shares
                 .iter()
                 .scan(0, |end, &share| {
@@ -129,4 +114,28 @@ impl Sampler<'_> {
         }
         Ok(())
     }
+}
+
+/// What the draws of each column of a step belong to (batch, coordinate), and the time of its seed.
+///
+/// The columns are those from `first` on, as many of each batch as `shares` says.
+fn belongings(
+    works: &[Work<impl Stored>],
+    shares: &[usize],
+    first: usize,
+    coordinates: &[u64],
+    trees: &[u32],
+) -> (Vec<(u64, u64)>, Vec<i64>) {
+    let (mut draws_of, mut seed_times) = (Vec::new(), Vec::new());
+    let mut at = first;
+    for (work, &share) in works.iter().zip(shares) {
+        let own = coordinates[at..at + share].iter();
+        draws_of.extend(own.map(|&coordinate| (work.batch.batch, coordinate)));
+        if !work.seed_times.is_empty() {
+            let trees = trees[at..at + share].iter();
+            seed_times.extend(trees.map(|&tree| work.seed_times[tree as usize]));
+        }
+        at += share;
+    }
+    (draws_of, seed_times)
 }

@@ -29,24 +29,20 @@ struct Bounds {
     columns: Range<u64>,
     sources: Range<u64>,
     rows: Range<u64>,
-    /// Which edge type, where there are several.
-    edge_type: String,
+    /// Which edge type, and the type of its sources, where there are several.
+    types: Option<(String, String)>,
 }
 
 impl Csc {
     /// The bounds of the edge type that `column` belongs to.
     fn bounds(&self, column: u64) -> Bounds {
         let range = &self.schema.edge_types()[self.schema.edge_type_of(column)];
-        let is_typed = self.schema.is_typed();
+        let source = &self.schema.node_types()[range.source];
         Bounds {
             columns: range.columns.clone(),
-            sources: self.schema.node_types()[range.source].nodes.clone(),
+            sources: source.nodes.clone(),
             rows: range.rows.clone(),
-            edge_type: if is_typed {
-                format!(" of edge type `{}`", range.name)
-            } else {
-                String::new()
-            },
+            types: self.schema.is_typed().then(|| (range.name.clone(), source.name.clone())),
         }
     }
 }
@@ -140,7 +136,9 @@ impl Edges<'_> {
                 None => position,
             };
             self.at += 1;
-            if let (Some(bounds), Some(_)) = (&self.bounds, column) {
+            // Of which type the edges of an unknown column are, is unknown, too.
+            let knows = |bounds: &&Bounds| bounds.types.is_none() || order == Order::Expected;
+            if let (Some(bounds), Some(_)) = (self.bounds.as_ref().filter(knows), column) {
                 bounds.check(self.csc, (position, source, id), findings);
             } else if source >= self.csc.schema.num_nodes() {
                 let what = format!("node {source}, the graph has {}", self.csc.schema.num_nodes());
@@ -167,28 +165,33 @@ impl Edges<'_> {
 impl Bounds {
     /// Checks an edge (position, source, id) of these columns.
     fn check(&self, csc: &Csc, (position, source, id): (u64, u64, u64), findings: &mut Findings) {
-        let Self { sources, rows, edge_type, .. } = self;
+        let Self { sources, rows, types, .. } = self;
         if !sources.contains(&source) {
-            let expected = if sources.start == 0 {
-                format!("the graph has {}", sources.end)
-            } else {
-                format!("expected {} to {}", sources.start, sources.end)
+            let what = match types {
+                None => format!("node {source}, the graph has {}", sources.end),
+                Some((edge_type, node_type)) => format!(
+                    "node {source} of edge type `{edge_type}`, expected one of type `{node_type}`: {}",
+                    within(sources)
+                ),
             };
-            findings.row(
-                &csc.sources.key,
-                position,
-                format!("node {source}{edge_type}, {expected}"),
-            );
+            findings.row(&csc.sources.key, position, what);
         }
         if let Some(ids) = &csc.ids
             && csc.rows_are_known
             && !rows.contains(&id)
         {
-            let (first, count) = (rows.start, rows.end - rows.start);
-            let from = if first == 0 { String::new() } else { format!(" from {first} on") };
-            let what =
-                format!("edge id {id}{edge_type}, the imported edge list has {count} rows{from}");
+            let what = match types {
+                None => format!("edge id {id}, the imported edge list has {} rows", rows.end),
+                Some((edge_type, _)) => {
+                    format!("edge id {id} of edge type `{edge_type}`, expected {}", within(rows))
+                }
+            };
             findings.row(&ids.key, position, what);
         }
     }
+}
+
+/// The numbers of a range, in words.
+fn within(range: &Range<u64>) -> String {
+    if range.is_empty() { "none".into() } else { format!("{} to {}", range.start, range.end - 1) }
 }

@@ -116,6 +116,9 @@ impl Values {
                 expect(array, DType::I64, &[None])?;
                 Ok(Self::Joined { count: rows(keys::FIRST_NODES).unwrap_or(0) })
             }
+            Group::Edge { edge_type, .. } if manifest.is_typed() => {
+                of_edges(manifest, edge_type, array).map(|()| Self::Any)
+            }
             Group::Node { .. } | Group::Edge { .. } | Group::Graph { .. } | Group::Other => {
                 Ok(Self::Any)
             }
@@ -133,6 +136,9 @@ impl Values {
                 let (total, elements) = (bytes.shape[0], array.shape[0]);
                 if elements == 0 {
                     return Err(Error::corrupt("no row, expected at least the first, which is 0"));
+                }
+                if let (keys::CLASS, Some(classes)) = (kind, manifest.roles.classes) {
+                    expect(array, DType::U64, &[Some(classes + 1)])?;
                 }
                 Ok(Self::Ends { total, elements, before: 0 })
             }
@@ -233,6 +239,17 @@ impl Values {
             }
             Self::Graphs { count } => id("graph", number, Some(*count)),
         }
+    }
+}
+
+/// Whether an array of edges of a type, in a graph of several, has a row for each of its rows.
+fn of_edges(manifest: &Manifest, edge_type: &str, array: &ArrayRef) -> Result<()> {
+    match manifest.edge_types.get(edge_type).and_then(|edges| edges.rows) {
+        Some(rows) if rows != array.rows() => Err(Error::corrupt(format!(
+            "{} rows, expected {rows}: one for each imported edge of type `{edge_type}`",
+            array.rows()
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -14,12 +14,22 @@ from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, common_type
-from outercore.sources.typed.keys import Column, Keys, column_of
+from outercore.sources.typed.keys import EMPTY, Column, Keys, column_of
 from outercore.sources.typed.tables import EdgeTable, NodeTable
 
 _ROWS = 1 << 17
 Dangling = Literal["refuse", "drop"]
 """What to do about edges whose end is no node."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Rows of an edge type that are no edges."""
+
+    no_node: int
+    """Those with a key that no node has."""
+    no_key: int
+    """Those without a key: an empty field, or a null."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Ends:
     """Number of the column of keys of each end; `None` where the end is the number of a row."""
 
     def batches(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Sources and targets; -1 for a key that no node has."""
+        """Sources and targets; below 0 for a key that no node has, and for an empty one."""
         table = self.table
         columns = [table.source, table.target]
         plain = [name for name, use in zip(columns, self.uses, strict=True) if use is None]
@@ -79,59 +89,62 @@ class EdgesOfType:
         """The name of the edge type in keys."""
         return edge_type_key(self.edge_type)
 
-    def feed(self, importer: Importer, keys: Keys, dangling: Dangling) -> int:
+    def feed(self, importer: Importer, keys: Keys, dangling: Dangling) -> Dropped:
         """Hands the edges to the importer; returns how many were dropped.
 
         Errors: `InvalidError` for an end that is no node, where these are refused.
         """
         importer.begin_edge_type(self.key)
-        dropped = 0
+        no_node = no_key = 0
         for ends in self.ends:
             first = 0
             for sources, targets in ends.batches(keys):
-                missing = (sources == -1) | (targets == -1)
-                if missing.any() and all(use is None for use in ends.uses):
-                    missing[:] = False  # The core names an id that is out of range.
+                missing = np.zeros(len(sources), np.bool_)
+                empty = np.zeros(len(sources), np.bool_)
+                # The core names the number of a row that is out of range.
+                for use, rows in zip(ends.uses, (sources, targets), strict=True):
+                    if use is not None:
+                        missing |= rows < 0
+                        empty |= rows == EMPTY
                 if missing.any() and dangling == "refuse":
                     raise _no_node(ends, first + int(np.flatnonzero(missing)[0]), keys)
-                dropped += int(missing.sum())
+                no_key += int(empty.sum())
+                no_node += int((missing & ~empty).sum())
                 first += len(sources)
-                kept = ~missing
-                both = (
-                    (targets[kept], sources[kept])
-                    if self.reverse
-                    else (
-                        sources[kept],
-                        targets[kept],
-                    )
-                )
-                importer.push_edges(*both)
-        return dropped
+                both = sources[~missing], targets[~missing]
+                importer.push_edges(*(both[::-1] if self.reverse else both))
+        return Dropped(no_node, no_key)
 
     def arrays(self, keys: Keys) -> tuple[list[NodeArray], list[str]]:
         """The columns of numbers besides the ends, and the names of those that are left out."""
         if self.reverse:
             return [], []
+        filled = self._filled()
         shared = [
             name
-            for name in self.ends[0].table.others
-            if all(name in ends.table.others for ends in self.ends)
+            for name in filled[0].table.others
+            if all(name in ends.table.others for ends in filled)
         ]
         named = {name for ends in self.ends for name in ends.table.others}
         numbers = [
             name
             for name in shared
-            if all(ends.table.table.dtype(name) is not None for ends in self.ends)
+            if all(ends.table.table.dtype(name) is not None for ends in filled)
         ]
         arrays = [NodeArray("edge", name, self._column(name, keys), self.key) for name in numbers]
         return arrays, sorted(named - set(numbers))
 
+    def _filled(self) -> list[Ends]:
+        """The tables with rows, which say what columns hold; the first one where none has some."""
+        return [ends for ends in self.ends if ends.table.table.rows] or [self.ends[0]]
+
     def _column(self, name: str, keys: Keys) -> RowSource:
-        types = {common_type(ends.table.table, [name]) for ends in self.ends}
+        filled = self._filled()
+        types = {common_type(ends.table.table, [name]) for ends in filled}
         dtype = np.result_type(*types)
 
         def chunks() -> Iterator[NDArray]:
-            for ends in self.ends:
+            for ends in filled:
                 first = 0
                 for rows in ends.table.table.numbers([name], dtype, "nan"):
                     kept = ends.kept(keys, slice(first, first + len(rows)))
@@ -161,7 +174,7 @@ def edges_of_types(
                 numbers.append(None)
                 continue
             numbers.append(len(uses))
-            uses.append(column_of(node_type, one.table, column))
+            uses.append(column_of(node_type, one.table, column, may_be_empty=True))
         ends.setdefault(one.edge_type, []).append(Ends(one, (numbers[0], numbers[1])))
     found = [EdgesOfType(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
     if add_reverse:
@@ -187,12 +200,17 @@ def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
         use = ends.uses[end]
         if use is None or keys.rows(use)[row] >= 0:
             continue
+        where = f"`{table.spec}`: column `{column}`: row {row}"
+        if keys.rows(use)[row] == EMPTY:
+            return InvalidError(
+                f"{where} is empty, expected a key of type `{node_type}`\n"
+                "hint: `--dangling drop` leaves such edges out and counts them"
+            )
         first = 0
-        for (texts,) in table.table.texts([column]):
+        for (texts,) in table.table.texts([column], ""):
             if row < first + len(texts):
                 return InvalidError(
-                    f"`{table.spec}`: column `{column}`: row {row}: no node of type `{node_type}` "
-                    f"has the key `{texts[row - first]}`\n"
+                    f"{where}: no node of type `{node_type}` has the key `{texts[row - first]}`\n"
                     "hint: `--dangling drop` leaves such edges out and counts them"
                 )
             first += len(texts)

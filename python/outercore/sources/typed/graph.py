@@ -190,7 +190,8 @@ def import_typed(
             found = importer.finish()
     return found | {
         "node_types": source.counts,
-        "dangling_dropped": {key: count for key, count in dropped.items() if count},
+        "dangling_dropped": {key: one.no_node for key, one in dropped.items() if one.no_node},
+        "empty_keys_dropped": {key: one.no_key for key, one in dropped.items() if one.no_key},
     }
 
 

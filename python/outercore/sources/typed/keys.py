@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 
 import outercore
 from outercore._native import Names, Progress, TripleImporter
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, NotFoundError
 from outercore.mapped import blocks, mapped
 from outercore.sources.table import Table
 from outercore.sources.triples import names_of
 
 _SEPARATOR = "\x1f"
 _ROWS = 1 << 20
+NO_NODE, EMPTY = -1, -2
+"""What stands for a key that no node has, and for a row without a key."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,19 @@ class Column:
     """What messages call it."""
     texts: Callable[[], Iterator[Any]]
     """The keys in batches, as Arrow's large strings."""
+    may_be_empty: bool = False
+    """Whether a row may have no key: an empty field, or a null."""
 
 
-def column_of(node_type: str, table: Table, column: str) -> Column:
+def column_of(node_type: str, table: Table, column: str, *, may_be_empty: bool = False) -> Column:
     """A column of a table that holds keys of `node_type`."""
+    empty = "" if may_be_empty else None
 
     def texts() -> Iterator[Any]:
-        for (keys,) in table.texts([column]):
+        for (keys,) in table.texts([column], empty):
             yield keys
 
-    return Column(node_type, f"`{table.path}`: column `{column}`", texts)
+    return Column(node_type, f"`{table.path}`: column `{column}`", texts, may_be_empty)
 
 
 class Keys:
@@ -99,13 +104,16 @@ class Keys:
                         names = _named(column, texts, row)
                         importer.push("train", names, _one_name(len(texts)), names, None)
                         row += len(texts)
+                # Tables may all be empty, and a dictionary may not.
+                none = names_of(pa.array([_SEPARATOR], pa.large_string()))
+                importer.push("train", none, _one_name(1), none, None)
                 importer.finish()
         self._is_ours = True
         self._number()
 
     def rows(self, use: int) -> NDArray[np.int64]:
-        """[rows] the row of the key at each place of column number `use` of the uses; -1 for a key
-        that no node has."""
+        """[rows] the row of the key at each place of column number `use` of the uses; `NO_NODE`
+        and `EMPTY` where there is none."""
         return self._rows[use]
 
     def _is_built(self) -> bool:
@@ -119,7 +127,7 @@ class Keys:
         names = outercore.open(self._place)
         ids = mapped(self._place, names.arrays["triples/train"])[:, 0]
         row_of = self._scratch("row_of", int(names.num_nodes))
-        row_of[:] = -1
+        row_of[:] = NO_NODE
         first = 0
         for number, column in enumerate(self._columns):
             count = sum(len(texts) for texts in column.texts())
@@ -129,8 +137,10 @@ class Keys:
                 self._define(column, own, row_of, names)
                 continue
             rows = self._scratch(f"rows-{number}", count)
+            empty = _empty_name(column, names)
             for start, block in blocks(own, _ROWS):
-                rows[start : start + len(block)] = row_of[block]
+                found = np.where(block == empty, EMPTY, row_of[block])
+                rows[start : start + len(block)] = found
             self._rows.append(rows)
 
     def _define(
@@ -141,11 +151,11 @@ class Keys:
             row_of[block] = np.where(row_of[block] < 0, own, row_of[block])
             twice = np.flatnonzero(row_of[block] != own)
             if len(twice):
-                row = start + int(twice[0])
+                rows = sorted([start + int(twice[0]), int(row_of[block[twice[0]]])])
                 key = names.entity_names([int(block[twice[0]])])[0].partition(_SEPARATOR)[2]
                 raise InvalidError(
-                    f"{column.name}: key `{key}` stands in rows {int(row_of[block[twice[0]]])} and "
-                    f"{row}, expected once\nhint: each row is a node; leave the second one out"
+                    f"{column.name}: key `{key}` stands in rows {rows[0]} and {rows[1]}, expected "
+                    "once\nhint: each row is a node; leave the second one out"
                 )
 
     def _scratch(self, name: str, count: int) -> NDArray[np.int64]:
@@ -160,11 +170,21 @@ def _named(column: Column, texts: Any, first: int) -> Names:
     Errors: `InvalidError` with the row of an empty key.
     """
     empty = np.flatnonzero(np.asarray(pc.equal(pc.binary_length(texts), 0)))
-    if len(empty):
+    if len(empty) and not column.may_be_empty:
         raise InvalidError(f"{column.name}: row {first + int(empty[0])} is empty, expected a key")
     prefix = pa.scalar(column.node_type + _SEPARATOR, pa.large_string())
     joined = pc.binary_join_element_wise(prefix, texts, pa.scalar("", pa.large_string()))
     return names_of(joined)
+
+
+def _empty_name(column: Column, names: Any) -> int:
+    """The number of what stands for no key in a column; -1 where there is none."""
+    if not column.may_be_empty:
+        return -1
+    try:
+        return int(names.entity_id(column.node_type + _SEPARATOR))
+    except NotFoundError:
+        return -1
 
 
 def _one_name(rows: int) -> Names:

@@ -82,11 +82,21 @@ class Splits:
             missing = np.flatnonzero(rows < 0)
             if len(missing):
                 raise InvalidError(
-                    f"{column.name}: row {int(missing[0])}: no node of type `{column.node_type}` "
-                    "has this key"
+                    f"--split {name}: {column.name}: row {int(missing[0])}: no node of type "
+                    f"`{column.node_type}` has the key `{_key_at(column, int(missing[0]))}`"
                 )
             found.append(NodeArray("split", name, _stored(name, rows), column.node_type))
         return found
+
+
+def _key_at(column: Column, row: int) -> str:
+    """The key in a row of a column."""
+    first = 0
+    for texts in column.texts():
+        if row < first + len(texts):
+            return str(texts[row - first])
+        first += len(texts)
+    raise InvalidError(f"{column.name}: no row {row}")
 
 
 def _parse(text: str) -> tuple[str, FileSpec]:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
 from outercore.sources.columns import edge_columns, id_column
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.rows import Reading, open_node_table
-from outercore.sources.table import FileSpec, ParquetTable, Table, is_parquet, open_table
-from outercore.sources.text import suffix_of
+from outercore.sources.table import (
+    FileSpec,
+    ParquetTable,
+    Table,
+    TextTable,
+    is_parquet,
+    require_column,
+)
+from outercore.sources.text import TextFile, TextOptions, suffix_of
 from outercore.sources.unchanged import FileState, states
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
@@ -96,7 +107,7 @@ def _node_table(node_type: str, value: str, reading: Reading) -> NodeTable:
         raise InvalidError(
             f"--nodes {node_type}: expected one column of keys, found {', '.join(spec.columns)}"
         )
-    table = open_node_table(spec, reading)
+    table = open_node_table(spec, reading, may_be_empty=True)
     key = spec.columns[0] if spec.columns else id_column(table)
     return NodeTable(node_type, spec, table, key, table.rows, files)
 
@@ -125,21 +136,71 @@ def open_edge_types(
                     f"--edges {triple}: there is no node type `{end}`\n"
                     f"hint: the node types are {', '.join(nodes)}; say `--nodes {end}=FILE`"
                 )
-        found.append(_edge_table((source, relation, target), value, reading))
+        found.append(_edge_table((source, relation, target), value, nodes, reading))
     return sorted(found, key=lambda one: one.key)
 
 
-def _edge_table(edge_type: EdgeType, value: str, reading: Reading) -> EdgeTable:
+def _edge_table(
+    edge_type: EdgeType, value: str, nodes: dict[str, NodeTable], reading: Reading
+) -> EdgeTable:
     spec = FileSpec.parse(value)
     refuse_foreign(spec.path)
     if suffix_of(spec.path) in _ARRAYS:
         raise InvalidError(f"`{spec}`: expected a table of edges, text or Parquet")
     files = states(spec.path)
     is_table = is_parquet(spec.path)
-    table = ParquetTable(spec.path) if is_table else open_table(spec, reading.text, "named_edges")
-    ends = edge_columns(spec, table)
-    others = tuple(ends.others)
-    return EdgeTable(edge_type, spec, table, ends.source, ends.target, others, files)
+    ends = nodes[edge_type[0]], nodes[edge_type[2]]
+    table = ParquetTable(spec.path) if is_table else _text_edges(spec, ends, reading.text)
+    columns = edge_columns(spec, table)
+    others = tuple(columns.others)
+    return EdgeTable(edge_type, spec, table, columns.source, columns.target, others, files)
+
+
+def _text_edges(
+    spec: FileSpec, ends: tuple[NodeTable, NodeTable], options: TextOptions
+) -> TextTable:
+    """A text of edges. Where its words do not tell whether the first line names the columns, the
+    keys of the nodes do.
+
+    Errors: as `open_table`.
+    """
+    by_name = bool(spec.columns)
+
+    def opened(chosen: TextOptions) -> TextTable:
+        file = TextFile.detect(spec.path, "named_edges", chosen, by_name=by_name)
+        return TextTable(file)
+
+    try:
+        found = opened(options)
+    except InvalidError as error:
+        if options.header is not None or "`--header`" not in str(error):
+            raise
+        as_data = opened(replace(options, header=False))
+        first = next(iter(as_data.texts(as_data.names[:2])), None)
+        if first is None or len(first) < 2 or len(first[0]) < 2:
+            raise
+        known = [
+            _has_keys(end, [names[0], names[1]]) for end, names in zip(ends, first, strict=True)
+        ]
+        if all(one == [False, True] for one in known):
+            return opened(replace(options, header=True))
+        if all(one == [True, True] for one in known):
+            return as_data
+        raise
+    for name in spec.columns:
+        require_column(found, name)
+    return found
+
+
+def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:
+    """Whether a node has each of these keys."""
+    if nodes.table is None or nodes.key is None:
+        return [False] * len(wanted)
+    found = pa.array([False] * len(wanted))
+    keys = pa.array([key.as_py() for key in wanted], pa.large_string())
+    for (texts,) in nodes.table.texts([nodes.key], ""):
+        found = pc.or_(found, pc.is_in(keys, value_set=texts))
+    return found.to_pylist()
 
 
 def _require_name(option: str, name: str) -> None:
