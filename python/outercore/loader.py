@@ -95,6 +95,7 @@ class NeighborLoader(MiniBatches[Any]):
             `far.FarOptions`.
         pin_memory: assemble ``x`` in page-locked memory, for asynchronous copies to a GPU.
         num_workers: accepted for PyG's sake; the core has threads of its own.
+        persistent_workers: likewise.
 
     Raises:
         InvalidError: an argument of the wrong type or out of range, a seed that is no node, an
@@ -148,16 +149,11 @@ class NeighborLoader(MiniBatches[Any]):
         far: Far | None = None,
         pin_memory: bool = False,
         num_workers: int = 0,
+        persistent_workers: bool = False,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        del num_workers
-        if pin_memory and not torch.cuda.is_available():
-            raise InvalidError(
-                "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
-                "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
-            )
-        self.transform = transform
-        self._pin_memory = pin_memory
+        del num_workers, persistent_workers
+        self.transform, self._pin_memory = transform, _pinnable(pin_memory)
         graph = opened(graph)
         rules = sample_rules(
             graph,
@@ -168,7 +164,6 @@ class NeighborLoader(MiniBatches[Any]):
             temporal_strategy=temporal_strategy,
             equal_times=equal_times,
         )
-        self._is_disjoint = disjoint or time_attr is not None
         super().__init__(
             graph,
             num_neighbors,
@@ -197,6 +192,12 @@ class NeighborLoader(MiniBatches[Any]):
             group=group,
             constant_share=constant_share,
         )
+
+    @property
+    def _is_disjoint(self) -> bool:
+        """Whether each seed has a neighbourhood of its own: with times always."""
+        rules = ("disjoint", "edge_times", "node_times")
+        return any(self._config.get(rule) for rule in rules)
 
     def _batch(self, widths: dict[str, int]) -> Data | HeteroData:
         batch = self._typed(widths) if self.graph.is_typed else self._plain(widths["node"])
@@ -264,6 +265,16 @@ class NeighborLoader(MiniBatches[Any]):
         if own is None:
             return torch.empty((nodes, width), pin_memory=self._pin_memory)
         return torch.from_numpy(own)
+
+
+def _pinnable(pin_memory: bool) -> bool:
+    """As given. Errors: `InvalidError` where memory shall be pinned without a GPU."""
+    if pin_memory and not torch.cuda.is_available():
+        raise InvalidError(
+            "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
+            "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
+        )
+    return pin_memory
 
 
 def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
