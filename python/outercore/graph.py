@@ -6,11 +6,13 @@ import json
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from outercore import _core, _native
+from outercore.edge_types import EdgeType as EdgeType
+from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
 from outercore.names import Names
 from outercore.steady import steady
@@ -24,10 +26,6 @@ _NODE_PREFIX = "nodes/node/"
 _EDGE_PREFIX = "edges/edge/"
 _SPLIT_PREFIX = "splits/"
 _TOPOLOGY = ("offsets", "sources", "ids")
-
-
-EdgeType: TypeAlias = "tuple[str, str, str]"
-"""Source type, relation, target type."""
 
 
 class Graph:
@@ -357,16 +355,6 @@ class Graph:
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, classes={self.num_classes}, splits={self.splits})"
         )
-
-
-def edge_type_key(edge_type: EdgeType) -> str:
-    """How keys name an edge type.
-
-    Example:
-        >>> edge_type_key(("author", "writes", "paper"))
-        'author__writes__paper'
-    """
-    return "__".join(edge_type)
 
 
 def _edge_type(key: str, described: dict[str, Any]) -> EdgeType:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.csc import Edges, csc, edge_rows, first_ids
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
-from outercore.mapped import mapped
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -31,6 +31,9 @@ class NegativeLinks:
     """`binary` draws both ends, `triplet` other targets for the source of each link."""
     amount: float = 1.0
     """Negatives for each link; a whole number for triplets."""
+    src_weight: NDArray[np.float64] | None = None
+    """How likely each node is drawn as a source; all alike where `None`."""
+    dst_weight: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in ("binary", "triplet"):
@@ -58,6 +61,10 @@ class LinkBatch:
     source_places: NDArray[np.int64]
     """Of each source among the batch's nodes of its type."""
     target_places: NDArray[np.int64]
+    link_of_sources: NDArray[np.int64]
+    """The place in `links` that each source belongs to: a negative to the link of its time."""
+    link_of_targets: NDArray[np.int64]
+    source_times: NDArray[np.int64] | None
     times: NDArray[np.int64] | None
     """Of each seed."""
 
@@ -86,6 +93,11 @@ class LinkSeeds:
         self._node_times, self._sees_equal = node_times, sees_equal
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is read from disk again: a mapped file would be copied as a whole."""
+        lazy = ("_edges", "_ends")
+        return {**{k: v for k, v in self.__dict__.items() if k not in lazy}, "_order": None}
+
     def order(self, epoch: int) -> NDArray[np.int64]:
         """Places of the links in the order of an epoch."""
         if self._order is None or self._order[0] != epoch:
@@ -100,33 +112,23 @@ class LinkSeeds:
         """The links at `part` of the epoch's order, with negatives."""
         links = self.order(epoch)[part]
         sources, targets = self._index[0, links], self._index[1, links]
-        times = None if self._times is None else self._times[links]
-        if self._negatives is not None:
-            random = _generator(self._seed, _OF_NEGATIVES, epoch, number)
-            sources, targets, times = self._with_negatives(sources, targets, times, random)
-        return self._seeds(links, sources, targets, times)
-
-    def _with_negatives(
-        self,
-        sources: NDArray[np.int64],
-        targets: NDArray[np.int64],
-        times: NDArray[np.int64] | None,
-        random: np.random.Generator,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
-        assert self._negatives is not None
-        count = ceil(self._negatives.amount * len(sources))
-        if self._negatives.mode == "triplet":
-            own = np.repeat(np.arange(len(sources)), int(self._negatives.amount))
-            fixed: NDArray[np.int64] | None = sources[own]
-        else:
-            # In turn, so that each time has as many negatives.
-            own, fixed = np.arange(count) % max(len(sources), 1), None
-        now = None if times is None else times[own]
-        drawn = self._drawn(len(own), fixed, now, random)
-        if fixed is None:
-            both = times if now is None or times is None else np.concatenate([times, now])
-            return np.concatenate([sources, drawn[0]]), np.concatenate([targets, drawn[1]]), both
-        return sources, np.concatenate([targets, drawn[1]]), times
+        own = np.arange(len(links))
+        if self._negatives is None:
+            return self._seeds(links, sources, targets, own, own)
+        extra = ceil(self._negatives.amount * len(links))
+        is_triplet = self._negatives.mode == "triplet"
+        # Binary negatives in turn, so that each time has as many.
+        of = np.repeat(own, int(self._negatives.amount)) if is_triplet else np.resize(own, extra)
+        now = None if self._times is None else self._times[links[of]]
+        random = _generator(self._seed, _OF_NEGATIVES, epoch, number)
+        drawn = self._drawn(len(of), sources[of] if is_triplet else None, now, random)
+        of_targets = np.concatenate([own, of])
+        targets = np.concatenate([targets, drawn[1]])
+        if is_triplet:
+            return self._seeds(links, sources, targets, own, of_targets)
+        return self._seeds(
+            links, np.concatenate([sources, drawn[0]]), targets, of_targets, of_targets
+        )
 
     def _drawn(
         self,
@@ -157,15 +159,19 @@ class LinkSeeds:
     @cached_property
     def _ends(self) -> tuple[_Drawable, _Drawable]:
         source, _, target = self._edge_type
-        return self._drawable(source), self._drawable(target)
+        assert self._negatives is not None
+        return (
+            self._drawable(source, self._negatives.src_weight),
+            self._drawable(target, self._negatives.dst_weight),
+        )
 
-    def _drawable(self, node_type: str) -> _Drawable:
+    def _drawable(self, node_type: str, weights: NDArray[np.float64] | None) -> _Drawable:
         times = None
         if self._node_times is not None:
             key = f"nodes/{node_type}/{self._node_times}"
             if key in self._graph.arrays:
                 times = self._graph.array(key)
-        return _Drawable(self._graph.node_types[node_type], times, self._sees_equal)
+        return _Drawable(self._graph.node_types[node_type], times, self._sees_equal, weights)
 
     @cached_property
     def _edges(self) -> Edges:
@@ -176,119 +182,99 @@ class LinkSeeds:
         links: NDArray[np.int64],
         sources: NDArray[np.int64],
         targets: NDArray[np.int64],
-        times: NDArray[np.int64] | None,
+        of_sources: NDArray[np.int64],
+        of_targets: NDArray[np.int64],
     ) -> LinkBatch:
         source_type, _, target_type = self._edge_type
         first = first_ids(self._graph)
         ends = [first[source_type] + sources, first[target_type] + targets]
         same = source_type == target_type
+        source_times, times = None, None
+        if self._times is not None:
+            source_times = self._times[links[of_sources]]
+            times = np.concatenate([source_times, self._times[links[of_targets]]])
         if self._is_disjoint:
             seeds = np.concatenate(ends)
             source_places = np.arange(len(sources))
             target_places = np.arange(len(targets)) + (len(sources) if same else 0)
-            of_targets = times
-            if times is not None and len(targets) != len(times):
-                repeats = (len(targets) - len(times)) // max(len(times), 1)
-                of_targets = np.concatenate([times, np.repeat(times, repeats)])
-            at = None if times is None else np.concatenate([times, of_targets])
-            return LinkBatch(links, sources, targets, seeds, source_places, target_places, at)
-        if same:
+        elif same:
             seeds, places = _distinct(np.concatenate(ends))
             source_places, target_places = np.split(places, [len(sources)])
         else:
             seeds_of, source_places = _distinct(ends[0])
             others, target_places = _distinct(ends[1])
             seeds = np.concatenate([seeds_of, others])
-        return LinkBatch(links, sources, targets, seeds, source_places, target_places, None)
+        return LinkBatch(
+            links,
+            sources,
+            targets,
+            seeds,
+            source_places,
+            target_places,
+            of_sources,
+            of_targets,
+            source_times,
+            times,
+        )
 
 
 class _Drawable:
     """Nodes that negatives are drawn from; with times, those that are there by then."""
 
-    def __init__(self, count: int, times: NDArray[Any] | None, sees_equal: bool) -> None:
+    def __init__(
+        self,
+        count: int,
+        times: NDArray[Any] | None,
+        sees_equal: bool,
+        weights: NDArray[np.float64] | None,
+    ) -> None:
         self._count, self._side = count, "right" if sees_equal else "left"
         self._by_time = None if times is None else np.argsort(times, kind="stable")
         self._sorted = None if times is None else np.asarray(times)[self._by_time]
+        self._sums = None
+        if weights is not None:
+            in_order = weights if self._by_time is None else weights[self._by_time]
+            self._sums = np.concatenate([[0.0], np.cumsum(in_order)])
 
     def draw(
         self, count: int, now: NDArray[np.int64] | None, random: np.random.Generator
     ) -> NDArray[np.int64]:
         """`count` nodes, each there at its time.
 
-        Errors: `InvalidError` where no node is.
+        Errors: `InvalidError` where no node is, or none with a weight.
         """
-        if now is None or self._sorted is None or self._by_time is None:
-            return random.integers(self._count, size=count)
-        there = np.searchsorted(self._sorted, now, side=self._side)  # type: ignore[call-overload]
-        if count and int(there.min()) == 0:
+        there = np.full(count, self._count)
+        if now is not None and self._sorted is not None:
+            there = np.searchsorted(self._sorted, now, side=self._side)  # type: ignore[call-overload]
+        within = there if self._sums is None else self._sums[there]
+        if count and not within.min() > 0:
+            at = "" if now is None else f" at time {int(now[np.argmin(within)])}"
             raise InvalidError(
-                f"negatives: no node is there at time {int(now[np.argmin(there)])}\n"
+                f"negatives: no node to draw from is there{at}\n"
                 "hint: drop the earliest links, or sample without negatives"
             )
-        found: NDArray[np.int64] = self._by_time[random.integers(there)]
-        return found
-
-
-class Edges:
-    """Whether there is an edge of a type between two nodes, by search in the CSC on disk."""
-
-    def __init__(self, graph: Graph, edge_type: EdgeType) -> None:
-        arrays = graph.arrays
-        self._offsets = mapped(graph.root, arrays["edges/edge/offsets"])
-        self._sources = mapped(graph.root, arrays["edges/edge/sources"])
-        first = first_ids(graph)
-        self._first_source = first[edge_type[0]]
-        self._first_column = 0
-        for other in graph.edge_types:
-            if other == edge_type:
-                break
-            self._first_column += graph.node_types[other[2]]
-
-    def has(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Bool [n]: whether edge `sources[i]` to `targets[i]` is there, ids within their types.
-
-        Cost: about log2 of the in-degree reads of the CSC for each pair.
-        """
-        columns = self._first_column + targets
-        low = np.asarray(self._offsets[columns], np.int64)
-        end = np.asarray(self._offsets[columns + 1], np.int64)
-        high, wanted = end.copy(), self._first_source + sources
-        # In a column sources ascend.
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            found = np.zeros(len(low), np.int64)
-            found[open_] = self._sources[middle[open_]]
-            less = open_ & (found < wanted)
-            low = np.where(less, middle + 1, low)
-            high = np.where(open_ & ~less, middle, high)
-        inside = low < end
-        same = np.zeros(len(low), bool)
-        same[inside] = np.asarray(self._sources[low[inside]], np.int64) == wanted[inside]
-        return same
+        if self._sums is None:
+            places = random.integers(there)
+        else:
+            drawn = np.searchsorted(self._sums, random.random(count) * within, side="right")
+            places = np.minimum(drawn, there) - 1
+        return places if self._by_time is None else self._by_time[places]
 
 
 def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64]:
-    """All edges of a type as int64 [2, edges], in the order of the CSC.
+    """All edges of a type as int64 [2, edges], in the order of the imported rows.
 
-    Cost: 16 bytes an edge in memory.
+    The two directions of an undirected edge follow each other.
+
+    Cost: 16 bytes an edge in memory, twice that meanwhile.
     """
-    edges = Edges(graph, edge_type)
-    columns = graph.node_types[edge_type[2]]
-    offsets = np.asarray(
-        edges._offsets[edges._first_column : edges._first_column + columns + 1], np.int64
-    )
-    sources = np.asarray(edges._sources[offsets[0] : offsets[-1]], np.int64)
-    targets = np.repeat(np.arange(columns), np.diff(offsets))
-    return np.stack([sources - edges._first_source, targets])
-
-
-def first_ids(graph: Graph) -> dict[str, int]:
-    """The global id of the first node of each type."""
-    first, found = 0, {}
-    for name, count in graph.node_types.items():
-        found[name] = first
-        first += count
-    return found
+    offsets, sources = csc(graph, edge_type)
+    rows = edge_rows(graph, edge_type)
+    order = slice(None) if rows is None else np.argsort(rows, kind="stable")
+    links = np.empty((2, len(sources)), np.int64)
+    links[0] = sources[order]
+    links[1] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[order]
+    return links
 
 
 def edge_type_of(graph: Graph, given: Any) -> EdgeType:

@@ -105,6 +105,7 @@ class NeighborLoader(MiniBatches[Any]):
             `far.FarOptions`.
         pin_memory: assemble ``x`` in page-locked memory, for asynchronous copies to a GPU.
         num_workers: accepted for PyG's sake; the core has threads of its own.
+        persistent_workers: likewise.
 
     Raises:
         InvalidError: an argument of the wrong type or out of range, a seed that is no node, an
@@ -159,12 +160,11 @@ class NeighborLoader(MiniBatches[Any]):
         far: Far | None = None,
         pin_memory: bool = False,
         num_workers: int = 0,
+        persistent_workers: bool = False,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        del num_workers
-        _require_gpu(pin_memory=pin_memory)
-        self.transform = transform
-        self._pin_memory = pin_memory
+        del num_workers, persistent_workers
+        self.transform, self._pin_memory = transform, _pinnable(pin_memory)
         rules = SampleRules(
             method, disjoint, subgraph_type, weight_attr, time_attr, temporal_strategy, equal_times
         )
@@ -196,6 +196,12 @@ class NeighborLoader(MiniBatches[Any]):
             group=group,
             constant_share=constant_share,
         )
+
+    @property
+    def _is_disjoint(self) -> bool:
+        """Whether each seed has a neighbourhood of its own: with times always."""
+        rules = ("disjoint", "edge_times", "node_times")
+        return any(self._config.get(rule) for rule in rules)
 
     def _batch(self, widths: dict[str, int]) -> Data | HeteroData:
         batch = self._typed(widths) if self.graph.is_typed else self._plain(widths["node"])
@@ -270,6 +276,16 @@ class NeighborLoader(MiniBatches[Any]):
         return torch.from_numpy(own)
 
 
+def _pinnable(pin_memory: bool) -> bool:
+    """As given. Errors: `InvalidError` where memory shall be pinned without a GPU."""
+    if pin_memory and not torch.cuda.is_available():
+        raise InvalidError(
+            "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
+            "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
+        )
+    return pin_memory
+
+
 def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
     """The input nodes with tensors as NumPy arrays."""
     if isinstance(nodes, Tensor):
@@ -282,11 +298,3 @@ def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
 def _type_of(key: str | None) -> str | None:
     """The node type of an array of nodes."""
     return None if key is None else key.split("/")[1]
-
-
-def _require_gpu(*, pin_memory: bool) -> None:
-    if pin_memory and not torch.cuda.is_available():
-        raise InvalidError(
-            "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
-            "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
-        )

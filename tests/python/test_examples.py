@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OUTERCORE = Path(sys.executable).with_name("outercore")
+PACKAGE = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+"""Commands run the package that the tests import."""
 DOCUMENTS = [
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
@@ -36,7 +39,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env={"COLUMNS": "250", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "TERM": "dumb"},
+        env={**PACKAGE, "COLUMNS": "250", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "TERM": "dumb"},
     )
     assert finished.returncode == 0, f"{command}\n{finished.stdout}\n{finished.stderr}"
     return finished.stdout
@@ -53,6 +56,14 @@ def test_the_stores_example_loads_batches_through_pyg(planted: Path) -> None:
     printed = run(sys.executable, ROOT / "examples" / "pyg_stores.py", planted)
     assert "64 seeds" in printed
     assert "16)" in printed
+
+
+@pytest.mark.parametrize("name", ["neighbor_sampling", "hetero", "link_prediction"])
+def test_a_program_of_pyg_learns_with_the_loader_of_outercore(name: str) -> None:
+    printed = run(sys.executable, ROOT / "examples" / "pyg" / f"{name}.py")
+    accuracy = re.search(r"accuracy ([0-9.]+)", printed)
+    assert accuracy is not None, printed
+    assert float(accuracy[1]) > 0.7, printed
 
 
 def blocks(document: Path, language: str) -> list[str]:

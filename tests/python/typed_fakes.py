@@ -27,9 +27,18 @@ WIDTHS = {"paper": 8, "topic": 5, "venue": 3}
 
 
 def planted_types(
-    root: Path, classes: int = 3, seed: int = 0, *, labelled: bool = True, paper_width: int = 8
+    root: Path,
+    classes: int = 3,
+    seed: int = 0,
+    *,
+    labelled: bool = True,
+    paper_width: int = 8,
+    timed: bool = False,
 ) -> Path:
-    """Papers whose authors, references and topics mostly belong to their class."""
+    """Papers whose authors, references and topics mostly belong to their class.
+
+    With times from 0 to 49 papers, authors and all edges have an array `time`.
+    """
     random = np.random.default_rng(seed)
     classes_of = {name: random.integers(classes, size=count) for name, count in COUNTS.items()}
     edges = {}
@@ -46,6 +55,11 @@ def planted_types(
         centres = random.normal(size=(classes, width))
         noise = 1.5 * random.normal(size=(COUNTS[name], width))
         arrays[f"nodes/{name}/x"] = (centres[classes_of[name]] + noise).astype(np.float32)
+    if timed:
+        for name in ("author", "paper"):
+            arrays[f"nodes/{name}/time"] = random.integers(50, size=COUNTS[name])
+        for edge_type, count in EDGES.items():
+            arrays[f"edges/{edge_type_key(edge_type)}/time"] = random.integers(50, size=count)
     splits = {}
     if labelled:
         arrays["nodes/paper/y"] = classes_of["paper"].astype(np.int64)
@@ -73,7 +87,13 @@ def _write(
         sources.append(come[order] + first[source])
         ids.append(order + rows)
         rows += len(to)
-        types[edge_type_key(edge_type)] = {"source": source, "target": target, "count": len(to)}
+        types[edge_type_key(edge_type)] = {
+            "source": source,
+            "target": target,
+            "count": len(to),
+            "undirected": False,
+            "rows": len(to),
+        }
     arrays = {
         "edges/edge/offsets": np.append(0, np.cumsum(np.concatenate(columns))).astype(np.uint64),
         "edges/edge/sources": np.concatenate(sources).astype(np.uint32),
@@ -103,11 +123,12 @@ def _write(
     manifest = {
         "format": "outercore",
         "version": 4,
+        "created": "2026-01-01T00:00:00Z",
         "node_types": {name: {"count": count} for name, count in COUNTS.items()},
         "edge_types": types,
         "arrays": described,
         "roles": roles,
-        "provenance": {"options": {}},
+        "provenance": {"command": "test", "outercore": "0.1.0", "inputs": [], "options": {}},
     }
     (root / "graph.json").write_text(json.dumps(manifest))
     return root
