@@ -221,9 +221,9 @@ def test_a_batch_is_that_of_the_slow_sampler_however_it_is_made(
                     slow, seeds, FAN_OUTS, rules, seed=5, epoch=0, batch=number, times=times
                 )
                 if "link" in chosen and (rules.disjoint or rules.timed):
-                    half = len(seeds) // 2
+                    links = len(seeds) // 4
                     made.trees = {
-                        name: [tree % half for tree in of] for name, of in made.trees.items()
+                        name: [tree % links for tree in of] for name, of in made.trees.items()
                     }
                 expected.append(made)
         for batch, made in zip(batches, expected, strict=True):
