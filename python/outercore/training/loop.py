@@ -152,11 +152,6 @@ class Trainer:
             validation=self._scoring.validation_kind(),
         )
 
-    def _loss(self, batch: Any, degrees: Tensor | None) -> tuple[Tensor, int]:
-        """The mean loss of a batch, and of how many seeds it is the mean."""
-        logits = self._model(batch, degrees)
-        return self._task.loss(logits, batch.y[: batch.batch_size]), int(batch.batch_size)
-
     def _train_epoch(self) -> None:
         """Trains on what is left of the epoch."""
         while True:

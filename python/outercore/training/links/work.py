@@ -27,7 +27,7 @@ from outercore.training.links.model import LinkModel, link_loss
 from outercore.training.links.scoring import TABLE, LinkScoring
 from outercore.training.loaders import LoaderFactory
 from outercore.training.models import Network
-from outercore.training.scoring import AnyScoring
+from outercore.training.saved import SavedModel
 from outercore.training.tasks import link_task
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LinkPlace:
 class LinkWork:
     """Edges, against pairs without one; messages pass along the training edges.
 
-    Prepares the edges of the run where they are not there yet.
+    Prepares the edges of the run where they are not there yet; `saved` is a model to score.
 
     Errors: `BudgetError` where a learned table does not fit; those of `open_links`.
     """
@@ -62,16 +62,22 @@ class LinkWork:
         *,
         open_loader: LoaderFactory,
         note: Callable[[str], None],
+        saved: SavedModel | None = None,
     ) -> None:
-        require_fits(graph, config)
+        if saved is None:
+            require_fits(graph, config)
         self._config = config
         stop, storage = place.stop.check, place.storage
-        self._links = open_links(place.directory, graph, config, stop, storage)
-        self.task = link_task(config.run.metric, config.model.hidden)
-        self.model = build_link_model(self._links, config)
+        self.links = open_links(place.directory, graph, config, stop, storage)
+        if saved is None:
+            self.task = link_task(config.run.metric, config.model.hidden)
+            self.model = build_link_model(self.links, config)
+        else:
+            assert isinstance(saved.model, LinkModel)
+            self.task, self.model = saved.task, saved.model
         self._degrees: Tensor | None = None
         self.loaders = LinkLoaders(
-            self._links,
+            self.links,
             config,
             place.position,
             degrees=self.model.needs_degrees,
@@ -82,7 +88,7 @@ class LinkWork:
     @property
     def labelled(self) -> Labelled:
         """The data set that the run was started with."""
-        return self._links.original
+        return self.links.original
 
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Reads the in-degrees where the network weighs by them."""
@@ -90,7 +96,7 @@ class LinkWork:
         if not (isinstance(encoder, Network) and encoder.needs_degrees):
             return
         with timeline.span("in-degrees") if timeline is not None else nullcontext():
-            table = in_degrees(self._links.graph, count_loops=encoder.counts_loops)
+            table = in_degrees(self.links.graph, count_loops=encoder.counts_loops)
             self._degrees = torch.from_numpy(table)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
@@ -110,12 +116,12 @@ class LinkWork:
 
     def scoring(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> AnyScoring:
+    ) -> LinkScoring:
         """Scores on the held-out edges of the run."""
         inference = Inference(
-            self._links.graph,
+            self.links.graph,
             self.model.encoder,
-            inference_sampling(self._links, self._config, scratch),
+            inference_sampling(self.links, self._config, scratch),
             self.loaders,
             degrees=self._degrees,
             scratch=scratch,
@@ -124,16 +130,14 @@ class LinkWork:
             stop=stop,
         )
         metric = cast("LinkMetric", self.task.metric_name)
-        return LinkScoring(
-            self._links, self._config, self.model, metric, inference, scratch, device
-        )
+        return LinkScoring(self.links, self._config, self.model, metric, inference, scratch, device)
 
     def facts(self) -> dict[str, Any]:
         """How many edges are trained on, pass messages, and are held out."""
-        parts = {part: self._links.part(part) for part in self._links.parts}
+        parts = {part: self.links.part(part) for part in self.links.parts}
         links = {
-            "train": len(self._links.train()),
-            "message_passing_arcs": self._links.graph.num_edges,
+            "train": len(self.links.train()),
+            "message_passing_arcs": self.links.graph.num_edges,
             **{part: len(pairs.edges) for part, pairs in parts.items()},
             **{f"{part}_neg": len(pairs.negatives) for part, pairs in parts.items()},
         }
