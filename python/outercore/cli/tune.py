@@ -31,7 +31,7 @@ def tune(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Measure time, bytes and memory of algorithms by threads, far ratio and more.
+    """Measure time, bytes and memory of algorithms by threads and far ratio.
 
     Every combination is run in a process of its own, with the least memory of its far ratio.
     Without `--far`, what is not kept in memory is read from the disk. Call it for graphs of every
@@ -44,7 +44,7 @@ def tune(
 
         outercore tune papers --algorithms bfs,wcc --threads 1,2 --far-ratios 0,0.5,1
 
-        outercore tune papers --far unix:/run/far.sock --queue-lengths 8,32
+        outercore tune papers --far unix:/run/far.sock
     """
     from outercore.scheduling import files, measure
 
@@ -78,11 +78,9 @@ def tune(
 
 def _print(title: str, profile: Profile) -> None:
     console.data(title)
-    several = len({one.settings for one in profile.measured}) > 1
     cells: console.Cells = {
         "threads": lambda one: f"{one.threads}",
         "ratio": lambda one: f"{one.far_ratio:.2f}",
-        **({"settings": lambda one: str(one.settings)} if several else {}),
         "seconds": lambda one: f"{one.seconds:.3f}",
         "read": lambda one: format_size(one.bytes_read),
         "budget": lambda one: format_size(one.memory),
@@ -90,9 +88,9 @@ def _print(title: str, profile: Profile) -> None:
         "": lambda one: "*" if one.far_ratio > profile.turning_point else "",
     }
     console.columns(
-        sorted(profile.measured, key=lambda one: (one.settings.order, one.threads, one.far_ratio)),
+        sorted(profile.measured, key=lambda one: (one.threads, one.far_ratio)),
         cells,
-        by=lambda one: (one.settings, one.threads),
+        by=lambda one: one.threads,
         style=lambda one: "dim" if one.far_ratio > profile.turning_point else "",
     )
     if any(one.far_ratio > profile.turning_point for one in profile.measured):
@@ -123,7 +121,6 @@ def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[s
         "algorithms": {
             name: {
                 "turning_point": profile.turning_point,
-                "settings": asdict(profile.settings),
                 "measurements": [asdict(one) for one in profile.measured],
             }
             for name, profile in profiles.items()

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from outercore.report.drawing import GREY, empty, line
 from outercore.report.elements import grid
 from outercore.report.page import document, heading
-from outercore.scheduling.decide import GraphShape, Measurement, Medium, Profile, Settings, Table
+from outercore.scheduling.decide import GraphShape, Measurement, Medium, Profile, Table
 
 
 def render_table(table: Table) -> str:
@@ -33,20 +33,16 @@ def render_table(table: Table) -> str:
 
 
 def _figures(profile: Profile) -> list[go.Figure]:
-    best = [one for one in profile.measured if one.settings == profile.settings]
     figures = [
-        _by_ratio("Seconds", "seconds", best, lambda one: one.seconds),
-        _by_ratio("Read", "MiB", best, lambda one: one.bytes_read / (1 << 20)),
-        _by_ratio("Least budget", "MiB", best, lambda one: one.memory / (1 << 20)),
+        _by_ratio("Seconds", "seconds", profile.measured, lambda one: one.seconds),
+        _by_ratio("Read", "MiB", profile.measured, lambda one: one.bytes_read / (1 << 20)),
+        _by_ratio("Least budget", "MiB", profile.measured, lambda one: one.memory / (1 << 20)),
     ]
     figures[0].add_vline(
         x=profile.turning_point,
         line={"color": GREY, "dash": "dash"},
         annotation={"text": "turning point"},
     )
-    settings = sorted({one.settings for one in profile.measured}, key=lambda one: one.order)
-    if len(settings) > 1:
-        figures.append(_by_settings(profile.measured, settings))
     return figures
 
 
@@ -59,21 +55,5 @@ def _by_ratio(
         name = f"{threads} thread{'s' if threads > 1 else ''}"
         line(figure, name, [ratio for ratio, _ in points], [height for _, height in points], place)
     figure.update_xaxes(range=[-0.02, 1.02])
-    figure.update_yaxes(rangemode="tozero")
-    return figure
-
-
-def _by_settings(measured: Sequence[Measurement], settings: Sequence[Settings]) -> go.Figure:
-    """Partition sizes and queue lengths beside each other, with the most threads."""
-    most = max(one.threads for one in measured)
-    figure = empty(f"Seconds by settings, {most} threads", "far ratio", "seconds")
-    for place, chosen in enumerate(settings):
-        points = sorted(
-            (one.far_ratio, one.seconds)
-            for one in measured
-            if one.threads == most and one.settings == chosen
-        )
-        xs, ys = [ratio for ratio, _ in points], [seconds for _, seconds in points]
-        line(figure, str(chosen), xs, ys, place)
     figure.update_yaxes(rangemode="tozero")
     return figure
