@@ -11,12 +11,12 @@ import typer
 from outercore.cli import config_options, console, options
 from outercore.config.options import configuration
 from outercore.config.sizes import format_size
-from outercore.errors import InvalidError, UnsupportedError
+from outercore.errors import InvalidError
 from outercore.outputs import check_ending
 from outercore.scheduling.config import TuneConfig
 
 if TYPE_CHECKING:
-    from outercore.scheduling.decide import Profile, Table
+    from outercore.scheduling.decide import Profile
     from outercore.scheduling.measure import Tuned
 
 
@@ -60,7 +60,6 @@ def tune(
     profiles = tuned.profiles()
     if not profiles:
         raise InvalidError("nothing could be measured\nhint: raise --memory; see the notes above")
-    chart = _chart(tuned.table, path, quiet=json)
     if json:
         console.json_data(_described(tuned, profiles, path))
         return
@@ -73,7 +72,7 @@ def tune(
         *((f"turning point of {name}", f"{one.turning_point:g}") for name, one in profiles.items()),
         ("table", str(path)),
     ]
-    console.table("controller", rows if chart is None else [*rows, ("chart", str(chart))])
+    console.table("controller", rows)
 
 
 def _print(title: str, profile: Profile) -> None:
@@ -95,20 +94,6 @@ def _print(title: str, profile: Profile) -> None:
     )
     if any(one.far_ratio > profile.turning_point for one in profile.measured):
         console.data("  * beyond the turning point\n")
-
-
-def _chart(table: Table, path: Path, *, quiet: bool) -> Path | None:
-    """The page of the whole table beside it, where there is Plotly."""
-    from outercore.report import write_table_report
-
-    page = path.with_suffix(".html")
-    try:
-        write_table_report(table, page)
-    except UnsupportedError as error:
-        if not quiet:
-            console.note(f"note: {error}")
-        return None
-    return page
 
 
 def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[str, Any]:

@@ -10,18 +10,13 @@ from outercore.config.sizes import format_size
 from outercore.report import algorithm_charts as charts
 from outercore.report.elements import comparison, grid, summary, text_of
 from outercore.report.runs import AlgorithmRun
-from outercore.runs import record as records
 
 
 def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
     """What was found, what it cost, pass by pass, and how memory was divided."""
     figures = [charts.seconds(runs), charts.read(runs), charts.busy(runs)]
     if any(run.passes for run in runs):
-        figures += [
-            charts.seconds_by_pass(runs),
-            charts.bytes_by_pass(runs),
-            charts.busy_by_pass(runs),
-        ]
+        figures += [charts.seconds_by_pass(runs), charts.bytes_by_pass(runs)]
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
         "<h2>Cost</h2>",
@@ -48,15 +43,14 @@ def headline(runs: Sequence[AlgorithmRun]) -> tuple[str, str]:
 def _summary(run: AlgorithmRun, place: int) -> str:
     counters, tiers = run.counters, run.bytes_by_tier
     fetched = sum(tiers.values())
-    device, cores = records.device_busy(counters), records.cores_busy(counters)
     tiles = [
         ("algorithm", escape(run.algorithm)),
         ("seconds", f"{run.seconds:.3g}"),
         ("passes", f"{counters.get('passes', 0):,}"),
         ("read from the disk", format_size(tiers["disk"])),
         ("from memory", f"{tiers['memory'] / fetched:.0%}" if fetched else "-"),
-        ("device busy", _share(device)),
-        ("cores busy", _share(cores)),
+        ("device busy", _share(counters.get("device_busy"))),
+        ("cores busy", _share(counters.get("cores_busy"))),
         ("memory budget", format_size(run.record["plan"].get("budget", 0))),
         ("peak of the process", format_size(run.record["peak_memory_bytes"])),
     ]

@@ -112,21 +112,6 @@ def bytes_by_tier(counters: Mapping[str, Any]) -> dict[str, int]:
     return {**found, "far": from_far} if far else found
 
 
-def device_busy(counters: Mapping[str, Any]) -> float | None:
-    """Share of an algorithm's passes in which reads were in flight; `None` without passes."""
-    if "device_busy" in counters:
-        return float(counters["device_busy"])
-    # The reading thread copies or waits for the device; where it waits for room, nothing is read.
-    return _share_of(counters.get("io") or {}, ("busy_s", "starved_s"))
-
-
-def cores_busy(counters: Mapping[str, Any]) -> float | None:
-    """Share of an algorithm's passes in which its threads computed; `None` without passes."""
-    if "cores_busy" in counters:
-        return float(counters["cores_busy"])
-    return _share_of(counters.get("compute") or {}, ("busy_s",))
-
-
 def far_share(counters: Mapping[str, Any]) -> float | None:
     """Share of the bytes read that far memory served; `None` without far memory, or reads."""
     far = counters.get("far") or {}
@@ -225,11 +210,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _share_of(stage: Mapping[str, Any], states: tuple[str, ...]) -> float | None:
-    total = sum(stage.get(state, 0.0) for state in ("busy_s", "starved_s", "blocked_s"))
-    return sum(stage.get(state, 0.0) for state in states) / total if total else None
 
 
 def _is_number(value: Any) -> bool:
