@@ -261,14 +261,15 @@ def _carry_out(
         )
     deliver(config, graph, done)
     try:
-        records.write_run(
-            directory.path,
+        record = records.of_algorithm(
             done,
-            graph.root,
+            directory.path,
+            graph,
             config=_described(config.run),
             options=config.options,
             command=directory.command(),
         )
+        directory.write_record(record)
     except DeviceError as error:
         if asked:
             raise
@@ -323,4 +324,4 @@ def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
 def _described(config: RunConfig) -> dict[str, Any]:
     """What the record has of it."""
     names = ("memory", "threads", "backend", "far", "far_ratio", "buffering")
-    return {name: getattr(config, name) for name in names}
+    return {name: value for name, value in config.to_dict().items() if name in names}

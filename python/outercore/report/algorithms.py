@@ -23,7 +23,6 @@ def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
         grid(*figures),
         "<h2>Memory</h2>",
         grid(*(charts.memory(run) for run in runs)),
-        *_profiles(runs),
         "<h2>Results and counters</h2>",
         comparison(runs, [_facts(run) for run in runs]),
     ]
@@ -67,25 +66,6 @@ def _summary(run: AlgorithmRun, place: int) -> str:
 def _facts(run: AlgorithmRun) -> dict[str, str]:
     facts = {name: text_of(value) for name, value in run.record["result"].items()}
     return {**facts, **{name: _shown(name, value) for name, value in _flat(run.counters)}}
-
-
-def _profiles(runs: Sequence[AlgorithmRun]) -> list[str]:
-    """What the runs held in memory by the groups of Fargraph+ 5.1, where it was counted."""
-    profiles = [_profile(run) for run in runs]
-    if not any(profiles):
-        return []
-    return ["<h2>Data by group</h2>", comparison(runs, profiles)]
-
-
-def _profile(run: AlgorithmRun) -> dict[str, str]:
-    classes = (run.record.get("profile") or {}).get("classes") or []
-    return {f"group {one['group']}: {one['what']}": _class_text(one) for one in classes}
-
-
-def _class_text(one: Mapping[str, Any]) -> str:
-    text = f"{format_size(one['bytes'])}, {format_size(one['local'])} in memory"
-    reads = one.get("reads")
-    return text if reads is None else f"{text}, wanted {reads:,} times"
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from outercore.mapped import forget, mapped
+from outercore.runs.record import Timeline
+from outercore.training.models import Network
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
 
 _CHUNK = 1 << 20
+
+
+def degrees_for(
+    network: Any, graph: Graph, timeline: Timeline | None = None
+) -> torch.Tensor | None:
+    """The in-degrees by which a network weighs; `None` for one that does not."""
+    if not (isinstance(network, Network) and network.needs_degrees):
+        return None
+    with timeline.span("in-degrees") if timeline is not None else nullcontext():
+        return torch.from_numpy(in_degrees(graph, count_loops=network.counts_loops))
 
 
 def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:

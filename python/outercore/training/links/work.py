@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,14 +18,13 @@ from outercore.runs.stop import StopRequest
 from outercore.storage import Storage
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, SamplingConfig, TrainConfig
-from outercore.training.degrees import in_degrees
+from outercore.training.degrees import degrees_for
 from outercore.training.inference import Inference
 from outercore.training.links.data import LinkData, open_links
 from outercore.training.links.loaders import LinkLoaders, require_fits
 from outercore.training.links.model import LinkModel, link_loss
 from outercore.training.links.scoring import TABLE, LinkScoring
 from outercore.training.loaders import LoaderFactory
-from outercore.training.models import Network
 from outercore.training.saved import SavedModel
 from outercore.training.tasks import link_task
 
@@ -92,12 +90,7 @@ class LinkWork:
 
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Reads the in-degrees where the network weighs by them."""
-        encoder = self.model.encoder
-        if not (isinstance(encoder, Network) and encoder.needs_degrees):
-            return
-        with timeline.span("in-degrees") if timeline is not None else nullcontext():
-            table = in_degrees(self.links.graph, count_loops=encoder.counts_loops)
-            self._degrees = torch.from_numpy(table)
+        self._degrees = degrees_for(self.model.encoder, self.links.graph, timeline)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """How far the edges of a batch are from scoring above its negatives."""
