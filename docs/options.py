@@ -34,9 +34,8 @@ Each option of a job is a field of its configuration. It is set in three ways:
 
 Flags and keywords override the file. `outercore plan JOB` takes the options of the job.
 
-For `run`, the keywords are those of `oc.pagerank` and the other algorithms. There `profile=True`
-counts reads, and `reads_by_segment=` takes the counts that `by_profile` reads from a file. `tune`
-is a command only, without `--config`.
+For `run`, the keywords are those of `oc.pagerank` and the other algorithms. `tune` is a command
+only, without `--config`.
 
 This page is written by `docs/options.py`.
 """

@@ -113,27 +113,9 @@ __all__ = [
     "wcc",
 ]
 
-_ANALYTICS = (
-    "Run",
-    "bfs",
-    "betweenness",
-    "closeness",
-    "degrees",
-    "grid",
-    "hits",
-    "kcore",
-    "label_propagation",
-    "local_clustering",
-    "louvain",
-    "pagerank",
-    "radii",
-    "run",
-    "scc",
-    "sssp",
-    "triangles",
-    "wcc",
-)
 _LAZY = {
+    # What no other module has is in `analytics`.
+    **dict.fromkeys(__all__, "outercore.analytics"),
     "Client": "outercore.client",
     "EdgeStream": "outercore.edge_stream",
     "Embedding": "outercore.embedding.use.embedding",
@@ -150,7 +132,6 @@ _LAZY = {
     "plan": "outercore.verbs",
     "resume": "outercore.verbs",
     "train": "outercore.training",
-    **dict.fromkeys(_ANALYTICS, "outercore.analytics"),
 }
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _native
+from outercore.analytics.config import divided
 from outercore.analytics.request import Direction, Source, root_of
 from outercore.config.common import Backend
-from outercore.config.sizes import parse_size
-from outercore.far import Far, options_of
-from outercore.threads import checked_threads
+from outercore.far import Far
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,8 @@ class EdgeStream:
         """
         self._root = root_of(graph)
         self._weights = weights
-        self._config: dict[str, Any] = {
-            "memory": parse_size(memory),
-            "threads": checked_threads(threads),
-            "backend": backend,
-        }
-        options = options_of(far, self._root)
-        if options is not None:
-            self._config["far"] = options
+        run, _ = divided({"memory": memory, "threads": threads, "backend": backend, "far": far})
+        self._config = run.native(self._root)
 
     def each(
         self, function: Callable[[EdgeBlock], object], *, direction: Direction = "out"

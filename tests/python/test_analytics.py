@@ -405,7 +405,7 @@ WRONG: list[tuple[str, dict[str, Any], type[OutercoreError], str]] = [
     ("louvain", {"resolution": 0.0}, InvalidError, "louvain: resolution 0, expected above 0"),
     ("bfs", {"source": 1, "direction": "up"}, InvalidError, "`up`, expected"),
     ("bfs", {"source": 1, "weights": "w"}, InvalidError, "bfs: option `weights`, expected one"),
-    ("walk", {}, InvalidError, "algorithm `walk`: expected one of pagerank, bfs"),
+    ("walk", {}, InvalidError, "algorithm `walk`: expected one of pagerank, betweenness"),
     (
         "pagerank",
         {"damping": 1.5},
@@ -434,7 +434,7 @@ WRONG: list[tuple[str, dict[str, Any], type[OutercoreError], str]] = [
     ),
     ("sssp", {"source": 1, "weights": "debt"}, InvalidError, "sssp: weights go down to -3"),
     ("wcc", {"memory": "64KiB"}, BudgetError, "the least that works is"),
-    ("wcc", {"memory": "much"}, InvalidError, "memory size"),
+    ("wcc", {"memory": "much"}, InvalidError, "memory: expected a size"),
     ("wcc", {"threads": -1}, InvalidError, "threads -1, expected 1 to 1024"),
     ("wcc", {"save": "../up"}, InvalidError, "`nodes/node/../up` is no name"),
     ("wcc", {"backend": "telepathy"}, OutercoreError, "telepathy"),

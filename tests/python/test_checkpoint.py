@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -159,16 +158,6 @@ def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
     state.write_bytes(seal({**values, "version": 3}))
     with pytest.raises(VersionError, match="expected version 2, found 3"):
         Checkpoints(path).load()
-
-
-def test_a_checkpoint_of_the_first_version_has_no_checksums_and_is_read(tmp_path: Path) -> None:
-    path = directory(tmp_path)
-    state = Checkpoints(path).save(snapshot(1)) / "state.json"
-    values = unseal(state.read_bytes(), "state")
-    state.write_text(json.dumps({"version": 1, "position": values["position"]}))
-    loaded = Checkpoints(path).load()
-    assert loaded is not None
-    assert loaded.position == snapshot(1).position
 
 
 @pytest.mark.parametrize("name", ["tensors.safetensors", "state.json"])

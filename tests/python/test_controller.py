@@ -19,7 +19,6 @@ from outercore.scheduling.decide import (
     Job,
     Launch,
     Measurement,
-    Settings,
     Table,
     allocate,
     turning_point,
@@ -258,18 +257,6 @@ def test_times_between_measured_threads_lie_on_a_line_and_below_the_least_divide
     assert profile.turning_point == 0.0 or profile.turning_point == 0.1
 
 
-def test_the_best_settings_are_those_of_most_points() -> None:
-    points = [
-        *(point(1, ratio, 10.0) for ratio in (0.0, 0.5, 1.0)),
-        *(point(1, ratio, 8.0, settings=Settings(partition_log2=14)) for ratio in (0.0, 0.5, 1.0)),
-        point(1, 0.0, 9.0, settings=Settings(partition_log2=16)),
-    ]
-    profile = Table(points).profile("bfs", GRAPH, "disk")
-    assert profile is not None
-    assert profile.settings == Settings(partition_log2=14)
-    assert profile.times(1.0) == (8.0,)
-
-
 def test_the_nearest_graph_of_the_class_is_taken_and_scaled_by_its_arcs() -> None:
     near = GraphShape(400_000, 6_400_000, 9.0)
     other = GraphShape(210_000, 3_300_000, 0.3)
@@ -318,9 +305,7 @@ def test_distance_is_symmetric_and_nothing_to_itself(one: GraphShape, other: Gra
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    table = Table(
-        (point(1, 0.0, 1.0), point(2, 0.5, 2.0, settings=Settings(queue_length=8))), {"cores": 2}
-    )
+    table = Table((point(1, 0.0, 1.0), point(2, 0.5, 2.0)), {"cores": 2})
     store(tmp_path / "new" / "t.json", table)
     assert load_table(tmp_path / "new" / "t.json") == table
 

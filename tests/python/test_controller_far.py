@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import outercore as oc
 from far_server import FarServer
 from outercore.cli.jobs import parse
 from outercore.scheduling.config import TuneConfig
-from outercore.scheduling.decide import Settings, Table
+from outercore.scheduling.decide import Table
 from outercore.scheduling.launch import run_jobs
 from outercore.scheduling.machine import Machine
 from outercore.scheduling.measure import tune
@@ -42,22 +41,21 @@ def record(directory: Path) -> dict[str, Any]:
     return json.loads((directory / "record.json").read_text())
 
 
-def test_far_ratios_and_queue_lengths_are_measured_through_a_memory_server(
+def test_far_ratios_are_measured_through_a_memory_server(
     data_set: Path, server: FarServer, outcome: Any
 ) -> None:
     code, out, err = outcome(
         *("tune", data_set, "--algorithms", "wcc", "--threads", "1", "--far-ratios", "0.3,1"),
-        *("--queue-lengths", "4,32", "--repeat", "1", "--out", "t.json", "--json"),
+        *("--repeat", "1", "--out", "t.json", "--json"),
         *server.settings("unix", path="far"),
     )
     assert (code, err) == (0, "")
     printed = json.loads(out)
-    assert (printed["measured"], printed["left_out"]) == (4, [])
+    assert (printed["measured"], printed["left_out"]) == (2, [])
     points = printed["algorithms"]["wcc"]["measurements"]
     assert {point["medium"] for point in points} == {"unix"}
-    assert sorted({point["settings"]["queue_length"] for point in points}) == [4, 32]
     # Rounded up to whole segments.
-    near, far = sorted(points[:2], key=lambda point: point["far_ratio"])
+    near, far = sorted(points, key=lambda point: point["far_ratio"])
     assert 0.3 <= near["far_ratio"] < 0.4
     assert far["far_ratio"] == 1
     assert near["memory"] > far["memory"]
@@ -87,22 +85,3 @@ def test_a_job_leaves_to_the_server_what_its_turning_point_says(
         assert ratio <= written["plan"]["far_ratio"] < ratio + 0.1
         assert written["counters"]["far"]["far_bytes"] > 0
     assert record(tmp_path / "told")["config"]["run"]["far"]["queue_length"] == 3
-
-
-def test_the_best_queue_length_of_the_table_is_used(
-    data_set: Path, server: FarServer, tmp_path: Path
-) -> None:
-    config = TuneConfig(
-        algorithms=("wcc",),
-        threads=(1,),
-        far_ratios=(1.0,),
-        repeat=1,
-        far=server.options(),
-        queue_lengths=(5,),
-    )
-    measured = tune(data_set, config, tmp_path / "t.json").table.measurements[0]
-    slower = replace(measured, seconds=measured.seconds * 2, settings=Settings(queue_length=7))
-    request = parse("job", ["run", "wcc", str(data_set), *server.settings(path="far")])
-    states = run_jobs([request], Table((slower, measured)), tmp_path / "out", Machine())
-    assert states[0].status == "done", states[0].error
-    assert record(tmp_path / "out/job")["config"]["run"]["far"]["queue_length"] == 5

@@ -268,7 +268,7 @@ def test_run_warns_when_its_server_was_lost(
         (["--set", "far.timeout_s=3"], "far.address: expected a value, found none"),
         (["--set", "far.fallback=false"], "far.address: expected a value, found none"),
         (["--far", "a:b"], "HOST:PORT"),
-        (["FAR", "--set", "far_ratio=2"], "far_ratio 2.0, expected 0 to 1"),
+        (["FAR", "--set", "far_ratio=2"], "far_ratio: expected 0 to 1, found 2.0"),
         (["FAR", "--set", "far.chunk=5000"], "chunk"),
         (["FAR", "--set", "far.queues=0"], "queues"),
         (["FAR", "--set", "far.timeout_s=0"], "timeout"),

@@ -349,7 +349,8 @@ def test_what_a_file_of_options_says_is_kept_to(tmp_path: Path) -> None:
     file.write_text(json.dumps({"memory": "64MiB", "far": far}))
     words = ["run", "wcc", "papers", "--config", str(file)]
     found = parse("name", words)
-    assert (found.memory, found.queue_length) == (64 << 20, 3)
+    assert found.run.far is not None
+    assert (found.memory, found.run.far.queue_length) == (64 << 20, 3)
     assert parse("name", [*words, "--memory", "32MiB"]).memory == 32 << 20
 
 

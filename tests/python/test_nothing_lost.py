@@ -40,7 +40,8 @@ Result = Callable[[Path], Any]
 """What a command has left in the directory; `None` where that is nothing."""
 
 TRAIN = (
-    "--model sage --hidden 2 --fanout 2 --batch-size 50 --epochs 2 --set run.checkpoint_batches=1"
+    "--model sage --hidden 2 --fanout 2 --batch-size 50 --epochs 2"
+    " --set run.checkpoint_seconds=1e-9"
 )
 EMBED = "--dim 4 --epochs 2 --set run.checkpoint_seconds=1e-9"
 MINE = [

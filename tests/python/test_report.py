@@ -101,8 +101,8 @@ def test_one_page_compares_runs_and_refers_to_nothing_outside(tmp_path: Path) ->
     assert "0.8000" in body
     assert "0.7000" in body
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
-    # Four shared figures, five for each run, one of the device.
-    assert body.count("plotly-graph-div") == 4 + 2 * 5 + 1
+    # Four shared figures, and five for each run.
+    assert body.count("plotly-graph-div") == 4 + 2 * 5
 
 
 def test_a_full_device_is_named_and_leaves_the_page_that_was_there(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -86,16 +85,6 @@ def test_a_changed_array_is_named(data_set: Path, tmp_path: Path) -> None:
     for run, array in (("run", "nodes/node/x"), ("rows", "edges/edge/sources")):
         with pytest.raises(InvalidError, match=f"array `{array}` was changed"):
             oc.resume(tmp_path / run)
-
-
-def test_a_run_that_did_not_keep_what_it_reads_is_resumed(data_set: Path, tmp_path: Path) -> None:
-    oc.train(data_set, out=tmp_path / "run", **TRAIN)
-    file = tmp_path / "run" / "config.json"
-    described = json.loads(file.read_text())
-    # As an older version wrote it.
-    del described["reads"], described["checksum"]
-    file.write_text(json.dumps(described))
-    assert oc.resume(tmp_path / "run")["status"] == "finished"
 
 
 def test_an_identity_names_what_was_added_removed_and_changed() -> None:

@@ -29,7 +29,6 @@ from outercore.errors import (  # noqa: E402
     NoSpaceError,
     NotFoundError,
 )
-from outercore.runs.identity import digest_of  # noqa: E402
 from outercore.runs.places import new_run  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.scalars import Scalars  # noqa: E402
@@ -644,16 +643,6 @@ def test_a_change_of_any_array_that_a_training_reads_refuses_to_resume(
     (data_set / "graph.json").write_text(json.dumps(manifest))
     with pytest.raises(InvalidError, match=f"changed since the run began.*: array `{key}` was ch"):
         resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
-
-
-def test_a_run_of_an_older_version_is_resumed(data_set: Path, tmp_path: Path) -> None:
-    stop_after(data_set, tmp_path / "run", config(), 2)
-    described = json.loads((tmp_path / "run/config.json").read_text())
-    described["fingerprint"] = digest_of(FakeGraph(data_set).manifest)
-    # Nor had it a checksum.
-    del described["checksum"]
-    (tmp_path / "run/config.json").write_text(json.dumps(described))
-    resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
 
 
 def test_a_run_that_is_trained_is_not_resumed_beside_itself(data_set: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ CONFIG = TrainConfig(
     sampling=SamplingConfig(fanout=(2,), batch_size=12),
     optimiser=OptimiserConfig(learning_rate=0.05, epochs=2, patience=0),
     budget=BudgetConfig(memory="64MiB"),
-    run=RunConfig(checkpoint_batches=1),
+    run=RunConfig(checkpoint_seconds=1e-9),
 )
 
 

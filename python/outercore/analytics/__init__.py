@@ -9,7 +9,6 @@ The grid is built when it is first needed and kept in the data set.
 
 from __future__ import annotations
 
-from outercore.analytics.by_name import ALGORITHMS, plan
 from outercore.analytics.centrality import betweenness, closeness, degrees, hits, pagerank
 from outercore.analytics.cohesion import (
     kcore,
@@ -26,7 +25,7 @@ from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
 from outercore.analytics.recorded import resume, run, start
 from outercore.analytics.request import Direction, Personalization, Resources, Source
-from outercore.analytics.running import Run
+from outercore.analytics.running import ALGORITHMS, Run, plan
 from outercore.config.common import Backend
 
 __all__ = [

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.analytics.recorded import algorithm
 from outercore.analytics.request import Direction, Personalization, Resources, Source
-from outercore.analytics.running import carry_out
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+@algorithm
 def pagerank(
     graph: Source,
     *,
@@ -52,19 +53,9 @@ def pagerank(
         >>> ranks.shape, round(float(ranks.sum()), 6)
         ((200,), 1.0)
     """
-    return carry_out(
-        pagerank,
-        graph,
-        personalization=personalization,
-        damping=damping,
-        max_iterations=max_iterations,
-        tolerance=tolerance,
-        weights=weights,
-        reverse=reverse,
-        **resources,
-    ).values
 
 
+@algorithm
 def betweenness(
     graph: Source,
     *,
@@ -106,18 +97,9 @@ def betweenness(
         >>> oc.betweenness(tiny_dataset, samples=8).shape
         (200,)
     """
-    return carry_out(
-        betweenness,
-        graph,
-        sources=sources,
-        samples=samples,
-        seed=seed,
-        weights=weights,
-        normalized=normalized,
-        **resources,
-    ).values
 
 
+@algorithm
 def closeness(
     graph: Source,
     *,
@@ -152,16 +134,9 @@ def closeness(
         >>> oc.closeness(tiny_dataset).shape
         (200,)
     """
-    return carry_out(
-        closeness,
-        graph,
-        nodes=nodes,
-        direction=direction,
-        improved=improved,
-        **resources,
-    ).values
 
 
+@algorithm
 def hits(
     graph: Source,
     *,
@@ -196,17 +171,9 @@ def hits(
         >>> round(float(hubs.sum()), 6)
         1.0
     """
-    return carry_out(
-        hits,
-        graph,
-        max_iterations=max_iterations,
-        tolerance=tolerance,
-        weights=weights,
-        score=score,
-        **resources,
-    ).values
 
 
+@algorithm
 def degrees(
     graph: Source,
     *,
@@ -233,9 +200,3 @@ def degrees(
         >>> int(oc.degrees(tiny_dataset).sum()) == oc.open(tiny_dataset).num_edges
         True
     """
-    return carry_out(
-        degrees,
-        graph,
-        which=which,
-        **resources,
-    ).values

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.analytics.recorded import algorithm
 from outercore.analytics.request import Resources, Source
-from outercore.analytics.running import carry_out
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+@algorithm
 def wcc(
     graph: Source,
     **resources: Unpack[Resources],
@@ -37,13 +38,9 @@ def wcc(
         >>> int(components[0])
         0
     """
-    return carry_out(
-        wcc,
-        graph,
-        **resources,
-    ).values
 
 
+@algorithm
 def scc(
     graph: Source,
     **resources: Unpack[Resources],
@@ -67,13 +64,9 @@ def scc(
         >>> int(components[0])
         0
     """
-    return carry_out(
-        scc,
-        graph,
-        **resources,
-    ).values
 
 
+@algorithm
 def kcore(
     graph: Source,
     **resources: Unpack[Resources],
@@ -99,13 +92,9 @@ def kcore(
         >>> bool((cores <= oc.degrees(tiny_dataset, which="total")).all())
         True
     """
-    return carry_out(
-        kcore,
-        graph,
-        **resources,
-    ).values
 
 
+@algorithm
 def label_propagation(
     graph: Source,
     *,
@@ -135,14 +124,9 @@ def label_propagation(
         >>> bool((labels < 200).all())
         True
     """
-    return carry_out(
-        label_propagation,
-        graph,
-        max_iterations=max_iterations,
-        **resources,
-    ).values
 
 
+@algorithm
 def triangles(
     graph: Source,
     **resources: Unpack[Resources],
@@ -164,13 +148,9 @@ def triangles(
         >>> int(counts.sum()) % 3
         0
     """
-    return carry_out(
-        triangles,
-        graph,
-        **resources,
-    ).values
 
 
+@algorithm
 def local_clustering(
     graph: Source,
     **resources: Unpack[Resources],
@@ -197,13 +177,9 @@ def local_clustering(
         >>> bool((shares <= 1).all())
         True
     """
-    return carry_out(
-        local_clustering,
-        graph,
-        **resources,
-    ).values
 
 
+@algorithm
 def louvain(
     graph: Source,
     *,
@@ -238,10 +214,3 @@ def louvain(
         >>> int(communities[0])
         0
     """
-    return carry_out(
-        louvain,
-        graph,
-        resolution=resolution,
-        weights=weights,
-        **resources,
-    ).values

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 from outercore.config.common import BackendOption, MemoryOption
 from outercore.config.fields import Configuration, within
-from outercore.config.options import Option
+from outercore.config.options import Option, configuration, fields
 from outercore.config.sizes import parse_size
-from outercore.far import FarOptions
+from outercore.errors import InvalidError
+from outercore.far import FarOptions, options_of
+from outercore.storage import missing_file
 from outercore.threads import checked_threads
 
 
@@ -45,3 +51,59 @@ class RunConfig(Configuration):
         parse_size(self.memory, "memory")
         checked_threads(self.threads)
         within("checkpoint_every", self.checkpoint_every, 0.0, None)
+        if self.far_ratio is not None:
+            within("far_ratio", self.far_ratio, 0, 1)
+
+    def native(self, root: Path) -> dict[str, Any]:
+        """As the core takes it, for a run on the data set in `root`.
+
+        Errors: `NotFoundError`, `InvalidError` for the file of `by_profile`.
+        """
+        server = options_of(self.far, root)
+        # Absent where it is the default, so that records of runs stay comparable.
+        rare = {
+            "far": server,
+            "far_ratio": self.far_ratio,
+            "buffering": None if self.buffering else False,
+            "profile": None if self.profile is None else True,
+            "reads_by_segment": None if self.by_profile is None else _reads(Path(self.by_profile)),
+            "scratch": self.scratch,
+        }
+        return {
+            "memory": parse_size(self.memory),
+            "threads": self.threads,
+            "backend": self.backend,
+            **{name: value for name, value in rare.items() if value is not None},
+        }
+
+
+def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+    """How a run is done, and the options of its algorithm, from the keywords of both.
+
+    Errors: `InvalidError` for a wrong value.
+    """
+    names = {field.path: field.name for field in fields(RunConfig)}
+    used = {name: given[name] for name in names.values() if name in given}
+    options = {name: value for name, value in given.items() if name not in used}
+    if isinstance(server := used.get("far"), FarOptions):
+        used |= {names[f"far.{name}"]: value for name, value in asdict(server).items()}
+    for name in ("profile", "by_profile", "scratch"):
+        if used.get(name) is not None:
+            used[name] = os.fspath(used[name])
+    if not isinstance(used.get("memory", ""), str):
+        used["memory"] = parse_size(used["memory"], "memory")
+    return configuration(RunConfig, None, used), options
+
+
+def _reads(path: Path) -> list[int]:
+    """How often each segment is read, by the profile of an earlier run."""
+    try:
+        found = json.loads(path.read_text())
+        return [int(reads) for reads in found["reads_by_segment"]]
+    except FileNotFoundError:
+        raise missing_file("profile", path) from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidError(
+            f"profile `{path}` is none\n"
+            f"hint: write one with `outercore run ... --set profile={path}`"
+        ) from None

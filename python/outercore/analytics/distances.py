@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.analytics.recorded import algorithm
 from outercore.analytics.request import Direction, Resources, Source
-from outercore.analytics.running import carry_out
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PathResult = Literal["distances", "predecessors"]
 
 
+@algorithm
 def bfs(
     graph: Source,
     source: int | Sequence[int],
@@ -53,17 +54,9 @@ def bfs(
         >>> oc.bfs(tiny_dataset, [3, 8], cutoff=2, result="predecessors").shape
         (200,)
     """
-    return carry_out(
-        bfs,
-        graph,
-        source=source,
-        direction=direction,
-        cutoff=cutoff,
-        result=result,
-        **resources,
-    ).values
 
 
+@algorithm
 def sssp(
     graph: Source,
     source: int | Sequence[int],
@@ -103,18 +96,9 @@ def sssp(
         >>> float(distances[3])
         0.0
     """
-    return carry_out(
-        sssp,
-        graph,
-        source=source,
-        weights=weights,
-        direction=direction,
-        cutoff=cutoff,
-        result=result,
-        **resources,
-    ).values
 
 
+@algorithm
 def radii(
     graph: Source,
     *,
@@ -146,11 +130,3 @@ def radii(
         >>> oc.radii(tiny_dataset).shape
         (200,)
     """
-    return carry_out(
-        radii,
-        graph,
-        sources=sources,
-        seed=seed,
-        direction=direction,
-        **resources,
-    ).values

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore._native import Progress
-from outercore.analytics.by_name import algorithm_called
-from outercore.analytics.config import RunConfig
+from outercore.analytics.config import RunConfig, divided
 from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
 from outercore.analytics.request import (
     Personalization,
     Source,
     Teleports,
     algorithm_of,
-    root_of,
     teleports,
 )
-from outercore.analytics.running import Run, carry_out, compute
-from outercore.config.options import configuration, fields
+from outercore.analytics.running import ALGORITHMS, Run, algorithm_called, compute
+from outercore.config.options import fields
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.graph import Graph
 from outercore.outputs import VALUES, check_directory, check_output, write_node_values
 from outercore.runs import record as records
 from outercore.runs.places import new_run, only_run
-from outercore.storage import Storage, device_errors, missing_file, replace_file
+from outercore.storage import Storage, device_errors, replace_file
+
+_Given = ParamSpec("_Given")
+_Values = TypeVar("_Values", bound=NDArray[Any])
 
 COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
 """Algorithms whose values are nodes: each names the set that a node is in."""
@@ -64,7 +67,7 @@ def run(
         overwrite: let ``save`` replace an array.
         progress: called as ``progress(phase, done, total, unit)``.
         given: what the algorithm's function takes, with its defaults, and ``memory``, ``threads``,
-            ``far`` and the others of `Resources`; with ``record`` those of `RunConfig`.
+            ``far`` and the others of `Resources`; with ``record`` also ``checkpoint_every``.
 
     Raises:
         InvalidError: an unknown algorithm or option; what its function raises.
@@ -75,36 +78,36 @@ def run(
         >>> done.values.shape, done.counters["passes"] > 0
         ((200,), True)
     """
-    if record is None:
-        return carry_out(
-            algorithm_called(algorithm),
-            graph,
-            personalization=personalization,
-            save=save,
-            overwrite=overwrite,
-            progress=progress,
-            **given,
-        )
-    known = {field.name for field in fields(RunConfig)} | {"far"}
-    used = {name: given.pop(name) for name in known & given.keys()}
-    if "memory" in used:
-        used["memory"] = str(used["memory"])
-    config = AnalysisConfig(
-        algorithm, given, configuration(RunConfig, None, used), save, overwrite=overwrite
-    )
+    used, options = divided(given)
     done, _ = start(
-        config,
-        root_of(graph),
-        record=Path(record),
+        AnalysisConfig(algorithm, options, used, save, overwrite=overwrite),
+        graph,
+        record=None if record is None else Path(record),
         personalization=personalization,
         progress=progress,
+        recorded=record is not None,
     )
     return done
 
 
+def algorithm(function: Callable[_Given, _Values]) -> Callable[_Given, _Values]:
+    """Makes a function of its name, its parameters and its docstring, and enters it by name."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def values_of(*arguments: _Given.args, **keywords: _Given.kwargs) -> _Values:
+        given = signature.bind(*arguments, **keywords).arguments
+        resources = given.pop("resources", {})
+        values: Any = run(function.__name__, **given, **resources).values
+        return values
+
+    ALGORITHMS[function.__name__] = values_of
+    return values_of
+
+
 def start(
     config: AnalysisConfig,
-    data_set: Path,
+    data_set: Source,
     *,
     record: Path | None = None,
     personalization: Personalization | None = None,
@@ -121,7 +124,7 @@ def start(
     Errors: those of the algorithm; `InterruptError` after Ctrl-C names the command that resumes;
     `InvalidError` where `record` is a run already; `DeviceError` and `NoSpaceError`.
     """
-    graph = Graph(data_set)
+    graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
     check(config, graph)
     options = algorithm_of(algorithm_called(config.algorithm), config.options)
     del options["algorithm"]
@@ -129,7 +132,7 @@ def start(
     vector = teleports(personalization, graph.num_nodes)
     if not recorded:
         return unrecorded(config, graph, vector, progress), None
-    stem = f"{data_set.resolve().name}-{config.algorithm}"
+    stem = f"{graph.root.resolve().name}-{config.algorithm}"
     with ExitStack() as stack:
         try:
             path = stack.enter_context(new_run(record, stem, "outercore run"))
@@ -164,9 +167,8 @@ def unrecorded(
     config: AnalysisConfig, graph: Graph, vector: Teleports, progress: Progress | None
 ) -> Run:
     """Runs an algorithm without a directory, so without checkpoints, too."""
-    function = algorithm_called(config.algorithm)
-    options, used = algorithm_of(function, config.options), used_by(config.run)
-    done = compute(function, graph, options, used, vector, progress=progress)
+    options = algorithm_of(algorithm_called(config.algorithm), config.options)
+    done = compute(graph, options, config.run, vector, progress=progress)
     deliver(config, graph, done)
     return done
 
@@ -234,22 +236,6 @@ def check(config: AnalysisConfig, graph: Graph) -> None:
         check_output(Path(config.run.profile), (".json",), option="profile", overwrite=True)
 
 
-def used_by(config: RunConfig) -> dict[str, Any]:
-    """A configuration as the functions of `outercore.analytics` take it."""
-    by_profile = config.by_profile
-    return {
-        "memory": config.memory,
-        "threads": config.threads,
-        "backend": config.backend,
-        "far": config.far,
-        "far_ratio": config.far_ratio,
-        "buffering": config.buffering,
-        "profile": config.profile is not None,
-        "reads_by_segment": None if by_profile is None else _reads(Path(by_profile)),
-        "scratch": config.scratch,
-    }
-
-
 def _carry_out(
     directory: AnalysisDirectory,
     config: AnalysisConfig,
@@ -259,7 +245,6 @@ def _carry_out(
     asked: bool = True,
 ) -> Run:
     """`asked`: whether the record was asked for; the result is not lost over one that was not."""
-    function = algorithm_called(config.algorithm)
     checkpoint = {
         "directory": str(directory.state.resolve()),
         "seconds": config.run.checkpoint_every,
@@ -267,24 +252,24 @@ def _carry_out(
     }
     with _stoppable(directory):
         done = compute(
-            function,
             graph,
-            algorithm_of(function, config.options),
-            used_by(config.run),
+            algorithm_of(algorithm_called(config.algorithm), config.options),
+            config.run,
             directory.teleports(),
             checkpoint=checkpoint,
             progress=progress,
         )
     deliver(config, graph, done)
     try:
-        records.write_run(
-            directory.path,
+        record = records.of_algorithm(
             done,
-            graph.root,
+            directory.path,
+            graph,
             config=_described(config.run),
             options=config.options,
             command=directory.command(),
         )
+        directory.write_record(record)
     except DeviceError as error:
         if asked:
             raise
@@ -339,18 +324,4 @@ def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
 def _described(config: RunConfig) -> dict[str, Any]:
     """What the record has of it."""
     names = ("memory", "threads", "backend", "far", "far_ratio", "buffering")
-    return {name: getattr(config, name) for name in names}
-
-
-def _reads(path: Path) -> list[int]:
-    """How often each segment is read, by the profile of an earlier run."""
-    try:
-        found = json.loads(path.read_text())
-        return [int(reads) for reads in found["reads_by_segment"]]
-    except FileNotFoundError:
-        raise missing_file("profile", path) from None
-    except (ValueError, KeyError, TypeError):
-        raise InvalidError(
-            f"profile `{path}` is none\n"
-            f"hint: write one with `outercore run ... --set profile={path}`"
-        ) from None
+    return {name: value for name, value in config.to_dict().items() if name in names}

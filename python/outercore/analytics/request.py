@@ -6,21 +6,17 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore._native import Progress
 from outercore.config.common import Backend
-from outercore.config.options import fields
-from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.far import Far, FarOptions, options_of
+from outercore.far import Far
 from outercore.graph import Graph
-from outercore.threads import checked_threads
 
 Source = Graph | str | os.PathLike[str]
 """An opened graph, or the directory of a data set."""
@@ -46,10 +42,10 @@ class Resources(TypedDict, total=False):
     """Share of the edges' bytes that is left to it; what the budget leaves by default."""
     buffering: bool
     """Whether to read ahead of what is computed; only experiments turn it off."""
-    profile: bool
-    """Count the reads of each segment."""
-    reads_by_segment: Sequence[int] | None
-    """Of an earlier run's profile, by which to choose what stays in memory."""
+    profile: str | os.PathLike[str] | None
+    """Count the reads of each segment, and write them to this ``.json``."""
+    by_profile: str | os.PathLike[str] | None
+    """Keep in memory what this profile has most reads of."""
     scratch: str | os.PathLike[str] | None
     """Directory for what memory has no room for; that of the data set by default."""
     save: str | None
@@ -58,59 +54,7 @@ class Resources(TypedDict, total=False):
     """Called as ``progress(phase, done, total, unit)``."""
 
 
-_FAR = {field.path: field.name for field in fields(FarOptions)}
-"""Options of a memory server, and what they are called beside others."""
-USED = Resources.__annotations__.keys() - {"save", "progress"} | set(_FAR.values())
-"""What says how a run is done, beside the algorithm's own options."""
 _SHARED = ("graph", "personalization", "resources")
-
-
-def divided(given: Mapping[str, Any]) -> tuple[Resources, dict[str, Any]]:
-    """What a run may use, and the options of its algorithm."""
-    used = {name: value for name, value in given.items() if name in USED}
-    options = {name: value for name, value in given.items() if name not in USED}
-    return cast("Resources", used), options
-
-
-def config_of(root: Path, used: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run may use, as the core takes it.
-
-    Errors: `InvalidError` for a value out of its range.
-    """
-    config: dict[str, Any] = {
-        "memory": parse_size(used.get("memory", "1GiB")),
-        "threads": checked_threads(used.get("threads")),
-        "backend": used.get("backend", "auto"),
-    }
-    server = options_of(_server(used), root)
-    config |= {} if server is None else {"far": server}
-    far_ratio = used.get("far_ratio")
-    if far_ratio is not None:
-        if not 0 <= far_ratio <= 1:
-            raise InvalidError(f"far_ratio {far_ratio}, expected 0 to 1")
-        config["far_ratio"] = far_ratio
-    # Absent where it is the default, so that records of runs stay comparable.
-    config |= {} if used.get("buffering", True) else {"buffering": False}
-    config |= {"profile": True} if used.get("profile") else {}
-    reads_by_segment, scratch = used.get("reads_by_segment"), used.get("scratch")
-    if reads_by_segment is not None:
-        config["reads_by_segment"] = [int(reads) for reads in reads_by_segment]
-    config |= {} if scratch is None else {"scratch": os.fspath(scratch)}
-    return config
-
-
-def _server(used: Mapping[str, Any]) -> Far | None:
-    """The memory server by its options, which may be given one by one.
-
-    Errors: `InvalidError` for options without an address.
-    """
-    far = used.get("far")
-    given = {path: used[name] for path, name in _FAR.items() if path != "address" and name in used}
-    if not given:
-        return far
-    if far is None:
-        raise InvalidError(f"{_FAR[next(iter(given))]}: expected the address of a server: `far`")
-    return FarOptions(far, **given) if isinstance(far, str) else replace(far, **given)
 
 
 def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:

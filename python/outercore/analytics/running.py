@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from outercore import _native
 from outercore._native import Progress
+from outercore.analytics.config import RunConfig, divided
 from outercore.analytics.request import (
     Personalization,
     Source,
     Teleports,
     algorithm_of,
-    config_of,
     described,
-    divided,
     root_of,
     teleports,
 )
+from outercore.errors import InvalidError
 from outercore.graph import Graph
-from outercore.outputs import check_directory
 from outercore.steady import steady
 
 Algorithm = Callable[..., NDArray[Any]]
@@ -50,35 +50,25 @@ class Run:
     """The algorithm with its options, for the provenance of what is saved."""
 
 
-def carry_out(
-    function: Algorithm,
-    graph: Source,
-    *,
-    personalization: Personalization | None = None,
-    save: str | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    **given: Any,
-) -> Run:
-    """Runs an algorithm; see `outercore.analytics.run`."""
-    used, options = divided(given)
-    algorithm = algorithm_of(function, options)
-    opened = graph if isinstance(graph, Graph) else Graph(graph)
-    if save is not None:
-        opened.check_free(save, overwrite=overwrite)
-        check_directory(opened.root)
-    vector = teleports(personalization, opened.num_nodes)
-    done = compute(function, opened, algorithm, used, vector, progress=progress)
-    if save is not None:
-        opened.add_node_array(save, done.values, overwrite=overwrite, origin=done.described)
-    return done
+ALGORITHMS: dict[str, Algorithm] = {}
+"""The algorithms by name; each enters itself by `outercore.analytics.recorded.algorithm`."""
+
+
+def algorithm_called(name: str) -> Algorithm:
+    """The function of an algorithm.
+
+    Errors: `InvalidError` for an unknown name.
+    """
+    if name not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise InvalidError(f"algorithm `{name}`: expected one of {known}")
+    return ALGORITHMS[name]
 
 
 def compute(
-    function: Algorithm,
     graph: Graph,
     algorithm: dict[str, Any],
-    used: Mapping[str, Any],
+    run: RunConfig,
     teleports: Teleports,
     *,
     checkpoint: dict[str, Any] | None = None,
@@ -86,10 +76,7 @@ def compute(
 ) -> Run:
     """Runs an algorithm with all its options; `checkpoint` says where checkpoints go, how often,
     and whether the one that is there is gone on from."""
-    config = config_of(graph.root, used)
-    if checkpoint is not None:
-        config["checkpoint"] = checkpoint
-    request = {"algorithm": algorithm, "config": config}
+    request = _request(graph.root, algorithm, run, checkpoint)
     values, outcome = steady(
         graph.root,
         lambda: _native.run_algorithm(graph.root, request, *teleports, progress),
@@ -97,7 +84,7 @@ def compute(
     # The grid may have been built.
     graph.reload()
     return Run(
-        function.__name__,
+        algorithm["algorithm"],
         values,
         outcome["facts"],
         outcome["plan"],
@@ -107,23 +94,67 @@ def compute(
     )
 
 
-def plan_of(
-    function: Algorithm,
+def plan(
+    algorithm: str,
     graph: Source,
     *,
     personalization: Personalization | None = None,
-    checkpoint: dict[str, Any] | None = None,
+    checkpoint_every: float | None = None,
     **given: Any,
 ) -> dict[str, Any]:
-    """How `carry_out` would divide the budget; see `outercore.analytics.plan`."""
+    """How a run would divide the budget, and what it would read; needs the grid, runs nothing.
+
+    Takes what `run` takes, except for what becomes of the result; the plan is that of the run with
+    the same arguments. ``checkpoint_every`` has the seconds between the checkpoints of a run
+    with a ``record``. ``least`` is the least budget that works.
+
+    Raises:
+        NotFoundError: the grid is not built.
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> from outercore import analytics
+        >>> _ = oc.grid(tiny_dataset)
+        >>> analytics.plan("wcc", tiny_dataset, memory="64MiB")["budget"]
+        67108864
+    """
+    run, options = divided({**given, "checkpoint_every": checkpoint_every})
+    return plan_of(
+        algorithm, graph, run, options, personalization, checkpoints=checkpoint_every is not None
+    )
+
+
+def plan_of(
+    algorithm: str,
+    graph: Source,
+    run: RunConfig,
+    options: Mapping[str, Any],
+    personalization: Personalization | None = None,
+    *,
+    checkpoints: bool,
+) -> dict[str, Any]:
+    """As `plan`, by a configuration; `checkpoints`: whether the run takes some."""
     root = root_of(graph)
-    used, options = divided(given)
-    config = config_of(root, used)
-    if checkpoint is not None:
-        config["checkpoint"] = checkpoint
-    request = {"algorithm": algorithm_of(function, options), "config": config}
+    # A plan looks into no directory.
+    checkpoint = {"directory": "", "seconds": run.checkpoint_every, "resume": False}
+    request = _request(
+        root,
+        algorithm_of(algorithm_called(algorithm), options),
+        run,
+        checkpoint if checkpoints else None,
+    )
     vector: Teleports = (None, None)
     if personalization is not None:
         opened = graph if isinstance(graph, Graph) else Graph(root)
         vector = teleports(personalization, opened.num_nodes)
     return steady(root, lambda: _native.plan_algorithm(root, request, *vector))
+
+
+def _request(
+    root: Path, algorithm: dict[str, Any], run: RunConfig, checkpoint: dict[str, Any] | None
+) -> dict[str, Any]:
+    config = run.native(root)
+    if checkpoint is not None:
+        config["checkpoint"] = checkpoint
+    return {"algorithm": algorithm, "config": config}

@@ -155,7 +155,6 @@ def parse(name: str, words: Sequence[str]) -> Request:
         options=job.options,
         run=job.run,
         memory=parse_size(job.fixed["memory"]) if "memory" in job.fixed else None,
-        queue_length=(job.fixed.get("far") or {}).get("queue_length"),
         record=job.record,
         saves=job.save is not None,
     )

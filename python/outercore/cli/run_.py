@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.analytics.by_name import ALGORITHMS
+from outercore.analytics import ALGORITHMS
 from outercore.analytics.config import RunConfig
 from outercore.cli import config_options, options
 from outercore.cli.run_job import carry_on, carry_out, job_of, parameters_of

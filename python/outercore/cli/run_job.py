@@ -10,11 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.analytics.by_name import ALGORITHMS
 from outercore.analytics.config import RunConfig
 from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.recorded import start, used_by
-from outercore.analytics.running import Run
+from outercore.analytics.recorded import start
+from outercore.analytics.running import ALGORITHMS, Run, plan_of
 from outercore.cli import config_options, console, options
 from outercore.cli.run_nodes import METAVARS, with_ids
 from outercore.cli.run_output import described, plan_rows, show, warn
@@ -95,18 +94,16 @@ def carry_out(job: Job) -> None:
 
     Errors: those of `outercore.analytics.start`, and `InterruptError` after Ctrl-C.
     """
-    from outercore import analytics
-
     chosen = dict(job.options)
     personalization = chosen.pop("personalization", None)
     if job.plan:
-        planned = analytics.plan(
+        planned = plan_of(
             job.algorithm,
             job.data_set,
-            personalization=personalization,
-            checkpoint_every=job.run.checkpoint_every if job.keeps_record else None,
-            **used_by(job.run),
-            **chosen,
+            job.run,
+            chosen,
+            personalization,
+            checkpoints=job.keeps_record,
         )
         title = f"plan of {job.algorithm} on {job.data_set}"
         console.result(planned, title, plan_rows(planned), as_json=job.json)

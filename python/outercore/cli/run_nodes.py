@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from outercore.analytics.by_name import ALGORITHMS
+from outercore.analytics import ALGORITHMS
 from outercore.config.options import fields
 from outercore.errors import InvalidError
 from outercore.graph import Graph

@@ -11,12 +11,12 @@ import typer
 from outercore.cli import config_options, console, options
 from outercore.config.options import configuration
 from outercore.config.sizes import format_size
-from outercore.errors import InvalidError, UnsupportedError
+from outercore.errors import InvalidError
 from outercore.outputs import check_ending
 from outercore.scheduling.config import TuneConfig
 
 if TYPE_CHECKING:
-    from outercore.scheduling.decide import Profile, Table
+    from outercore.scheduling.decide import Profile
     from outercore.scheduling.measure import Tuned
 
 
@@ -31,7 +31,7 @@ def tune(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Measure time, bytes and memory of algorithms by threads, far ratio and more.
+    """Measure time, bytes and memory of algorithms by threads and far ratio.
 
     Every combination is run in a process of its own, with the least memory of its far ratio.
     Without `--far`, what is not kept in memory is read from the disk. Call it for graphs of every
@@ -44,7 +44,7 @@ def tune(
 
         outercore tune papers --algorithms bfs,wcc --threads 1,2 --far-ratios 0,0.5,1
 
-        outercore tune papers --far unix:/run/far.sock --queue-lengths 8,32
+        outercore tune papers --far unix:/run/far.sock
     """
     from outercore.scheduling import files, measure
 
@@ -60,7 +60,6 @@ def tune(
     profiles = tuned.profiles()
     if not profiles:
         raise InvalidError("nothing could be measured\nhint: raise --memory; see the notes above")
-    chart = _chart(tuned.table, path, quiet=json)
     if json:
         console.json_data(_described(tuned, profiles, path))
         return
@@ -73,16 +72,14 @@ def tune(
         *((f"turning point of {name}", f"{one.turning_point:g}") for name, one in profiles.items()),
         ("table", str(path)),
     ]
-    console.table("controller", rows if chart is None else [*rows, ("chart", str(chart))])
+    console.table("controller", rows)
 
 
 def _print(title: str, profile: Profile) -> None:
     console.data(title)
-    several = len({one.settings for one in profile.measured}) > 1
     cells: console.Cells = {
         "threads": lambda one: f"{one.threads}",
         "ratio": lambda one: f"{one.far_ratio:.2f}",
-        **({"settings": lambda one: str(one.settings)} if several else {}),
         "seconds": lambda one: f"{one.seconds:.3f}",
         "read": lambda one: format_size(one.bytes_read),
         "budget": lambda one: format_size(one.memory),
@@ -90,27 +87,13 @@ def _print(title: str, profile: Profile) -> None:
         "": lambda one: "*" if one.far_ratio > profile.turning_point else "",
     }
     console.columns(
-        sorted(profile.measured, key=lambda one: (one.settings.order, one.threads, one.far_ratio)),
+        sorted(profile.measured, key=lambda one: (one.threads, one.far_ratio)),
         cells,
-        by=lambda one: (one.settings, one.threads),
+        by=lambda one: one.threads,
         style=lambda one: "dim" if one.far_ratio > profile.turning_point else "",
     )
     if any(one.far_ratio > profile.turning_point for one in profile.measured):
         console.data("  * beyond the turning point\n")
-
-
-def _chart(table: Table, path: Path, *, quiet: bool) -> Path | None:
-    """The page of the whole table beside it, where there is Plotly."""
-    from outercore.report import write_table_report
-
-    page = path.with_suffix(".html")
-    try:
-        write_table_report(table, page)
-    except UnsupportedError as error:
-        if not quiet:
-            console.note(f"note: {error}")
-        return None
-    return page
 
 
 def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[str, Any]:
@@ -123,7 +106,6 @@ def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[s
         "algorithms": {
             name: {
                 "turning_point": profile.turning_point,
-                "settings": asdict(profile.settings),
                 "measurements": [asdict(one) for one in profile.measured],
             }
             for name, profile in profiles.items()

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from outercore.errors import UnsupportedError
 from outercore.outputs import check_output, whole_file
 from outercore.storage import device_errors
-
-if TYPE_CHECKING:
-    from outercore.scheduling.decide import Table
 
 
 def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
@@ -27,17 +23,6 @@ def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
     with _plotly():
         from outercore.report.page import render
     _write(place, render(loaded))
-
-
-def write_table_report(table: Table, out: str | Path) -> None:
-    """Writes the page of the controller's table to `out`.
-
-    Errors: `UnsupportedError` without Plotly.
-    """
-    place = _place(out)
-    with _plotly():
-        from outercore.report.table import render_table
-    _write(place, render_table(table))
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 
 from outercore.report.drawing import budget_bar, empty, line
 from outercore.report.runs import AlgorithmRun
-from outercore.runs import record as records
 
 _TIERS = (
     ("memory", "found in memory", "#3ca951"),
@@ -46,11 +45,8 @@ def read(runs: Sequence[AlgorithmRun]) -> go.Figure:
 def busy(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Device against cores: which of them was the limit."""
     figure = _by_run("Busy during passes", "share of the seconds")
-    for name, share, chosen in (
-        ("device", records.device_busy, "#ff725c"),
-        ("cores", records.cores_busy, "#4269d0"),
-    ):
-        _stack(figure, runs, name, [share(run.counters) or 0.0 for run in runs], chosen)
+    for name, chosen in (("device", "#ff725c"), ("cores", "#4269d0")):
+        _stack(figure, runs, name, [run.counters.get(f"{name}_busy", 0.0) for run in runs], chosen)
     figure.update_layout(barmode="group")
     figure.update_yaxes(tickformat=".0%", range=[0, 1])
     return figure
@@ -64,18 +60,6 @@ def seconds_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
 def bytes_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Bytes that arrived during each pass, far memory included."""
     return _lines("Read by pass", "MiB", runs, lambda one: one.get("bytes", 0) / (1 << 20))
-
-
-def busy_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
-    """Share of each pass in which the device worked (solid) and the cores (dotted)."""
-    figure = empty("Device (solid) and cores (dotted) busy", "pass", "share of the pass")
-    for place, run in enumerate(runs):
-        for name, share, dash in (("device", _device, "solid"), ("cores", _cores, "dot")):
-            numbers, values = _thinned([share(one) for one in run.passes])
-            line(figure, f"{run.name}: {name}", numbers, values, place)
-            figure.data[-1].line.dash = dash
-    figure.update_yaxes(tickformat=".0%", range=[0, 1])
-    return figure
 
 
 def memory(run: AlgorithmRun) -> go.Figure:
@@ -99,16 +83,6 @@ def memory(run: AlgorithmRun) -> go.Figure:
 def _pass_seconds(run: AlgorithmRun) -> float:
     """Within passes; all of them where they were not told apart."""
     return run.counters.get("pass_seconds", run.seconds)
-
-
-def _device(one: Mapping[str, Any]) -> float:
-    taken = one.get("seconds", 0.0)
-    return min(one.get("device_seconds", 0.0) / taken, 1.0) if taken else 0.0
-
-
-def _cores(one: Mapping[str, Any]) -> float:
-    taken = one.get("seconds", 0.0) * max(one.get("threads", 1), 1)
-    return min(one.get("compute_seconds", 0.0) / taken, 1.0) if taken else 0.0
 
 
 def _lines(

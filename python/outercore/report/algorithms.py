@@ -10,25 +10,19 @@ from outercore.config.sizes import format_size
 from outercore.report import algorithm_charts as charts
 from outercore.report.elements import comparison, grid, summary, text_of
 from outercore.report.runs import AlgorithmRun
-from outercore.runs import record as records
 
 
 def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
     """What was found, what it cost, pass by pass, and how memory was divided."""
     figures = [charts.seconds(runs), charts.read(runs), charts.busy(runs)]
     if any(run.passes for run in runs):
-        figures += [
-            charts.seconds_by_pass(runs),
-            charts.bytes_by_pass(runs),
-            charts.busy_by_pass(runs),
-        ]
+        figures += [charts.seconds_by_pass(runs), charts.bytes_by_pass(runs)]
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
         "<h2>Cost</h2>",
         grid(*figures),
         "<h2>Memory</h2>",
         grid(*(charts.memory(run) for run in runs)),
-        *_profiles(runs),
         "<h2>Results and counters</h2>",
         comparison(runs, [_facts(run) for run in runs]),
     ]
@@ -48,15 +42,14 @@ def headline(runs: Sequence[AlgorithmRun]) -> tuple[str, str]:
 def _summary(run: AlgorithmRun, place: int) -> str:
     counters, tiers = run.counters, run.bytes_by_tier
     fetched = sum(tiers.values())
-    device, cores = records.device_busy(counters), records.cores_busy(counters)
     tiles = [
         ("algorithm", escape(run.algorithm)),
         ("seconds", f"{run.seconds:.3g}"),
         ("passes", f"{counters.get('passes', 0):,}"),
         ("read from the disk", format_size(tiers["disk"])),
         ("from memory", f"{tiers['memory'] / fetched:.0%}" if fetched else "-"),
-        ("device busy", _share(device)),
-        ("cores busy", _share(cores)),
+        ("device busy", _share(counters.get("device_busy"))),
+        ("cores busy", _share(counters.get("cores_busy"))),
         ("memory budget", format_size(run.record["plan"].get("budget", 0))),
         ("peak of the process", format_size(run.record["peak_memory_bytes"])),
     ]
@@ -73,25 +66,6 @@ def _summary(run: AlgorithmRun, place: int) -> str:
 def _facts(run: AlgorithmRun) -> dict[str, str]:
     facts = {name: text_of(value) for name, value in run.record["result"].items()}
     return {**facts, **{name: _shown(name, value) for name, value in _flat(run.counters)}}
-
-
-def _profiles(runs: Sequence[AlgorithmRun]) -> list[str]:
-    """What the runs held in memory by the groups of Fargraph+ 5.1, where it was counted."""
-    profiles = [_profile(run) for run in runs]
-    if not any(profiles):
-        return []
-    return ["<h2>Data by group</h2>", comparison(runs, profiles)]
-
-
-def _profile(run: AlgorithmRun) -> dict[str, str]:
-    classes = (run.record.get("profile") or {}).get("classes") or []
-    return {f"group {one['group']}: {one['what']}": _class_text(one) for one in classes}
-
-
-def _class_text(one: Mapping[str, Any]) -> str:
-    text = f"{format_size(one['bytes'])}, {format_size(one['local'])} in memory"
-    reads = one.get("reads")
-    return text if reads is None else f"{text}, wanted {reads:,} times"
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:

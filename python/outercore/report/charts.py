@@ -1,4 +1,4 @@
-"""The figures of training runs."""
+"""The figures of training runs, some of them those of embedding runs, too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from outercore.report.drawing import GREY, budget_bar, colour, empty, line, shares
-from outercore.report.runs import Run
+from outercore.report.runs import EmbeddingRun, EpochRun, Run
 from outercore.runs import record as records
 
 _STAGE_COLOURS = {
@@ -23,6 +23,9 @@ _SPAN_COLOURS = {
     "final scores": "#97bbf5",
     "checkpoint": "#9c6b4e",
     "in-degrees": "#efb118",
+    "keep": "#6cc5b0",
+    "final figures": "#97bbf5",
+    "write tables": "#efb118",
 }
 _STATES = (
     ("busy_s", "busy", "#3ca951"),
@@ -37,7 +40,7 @@ _CACHE = (
 )
 
 
-def loss(runs: Sequence[Run]) -> go.Figure:
+def loss(runs: Sequence[EpochRun]) -> go.Figure:
     """Training loss by epoch."""
     figure = empty("Training loss", "epoch", "loss")
     for place, run in enumerate(runs):
@@ -45,19 +48,19 @@ def loss(runs: Sequence[Run]) -> go.Figure:
     return figure
 
 
-def score(runs: Sequence[Run]) -> go.Figure:
+def score(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
     """Validation score by epoch, the best one marked."""
     metrics = sorted({run.metric for run in runs})
     figure = empty(f"Validation {' / '.join(metrics)}", "epoch", metrics[0])
     for place, run in enumerate(runs):
-        scores = [epoch["score"] for epoch in run.epochs]
-        line(figure, run.name, run.numbers, scores, place)
-        known = [value for value in scores if value is not None]
-        if known:
-            # The last epoch that was the best so far.
-            best = max(place for place, epoch in enumerate(run.epochs) if epoch["best"])
+        scored = [epoch for epoch in run.epochs if epoch["score"] is not None]
+        numbers, scores = [one["epoch"] + 1 for one in scored], [one["score"] for one in scored]
+        line(figure, run.name, numbers, scores, place)
+        # The last epoch that was the best so far.
+        best = max((at for at, epoch in enumerate(scored) if epoch["best"]), default=None)
+        if best is not None:
             figure.add_scatter(
-                x=[run.numbers[best]],
+                x=[numbers[best]],
                 y=[scores[best]],
                 mode="markers",
                 marker={"symbol": "star", "size": 13, "color": colour(place)},
@@ -67,11 +70,11 @@ def score(runs: Sequence[Run]) -> go.Figure:
     return figure
 
 
-def throughput(runs: Sequence[Run]) -> go.Figure:
-    """Seeds a second by epoch."""
-    figure = empty("Throughput", "epoch", "seeds/s")
+def throughput(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
+    """Seeds or triples a second by epoch."""
+    figure = empty("Throughput", "epoch", f"{runs[0].seen}/s")
     for place, run in enumerate(runs):
-        rates = [epoch["seeds"] / max(epoch["seconds"], 1e-9) for epoch in run.epochs]
+        rates = [epoch[run.seen] / max(epoch["seconds"], 1e-9) for epoch in run.epochs]
         line(figure, run.name, run.numbers, rates, place)
     figure.update_yaxes(rangemode="tozero")
     return figure
@@ -128,9 +131,9 @@ def cache(run: Run) -> go.Figure:
     return figure
 
 
-def timeline(run: Run) -> go.Figure:
+def timeline(run: EpochRun) -> go.Figure:
     """What the run did when."""
-    figure = empty("Timeline of the run", "seconds", "")
+    figure = empty(f"Timeline of {run.name}", "seconds", "")
     gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
     return figure
 
@@ -168,21 +171,6 @@ def memory(run: Run) -> go.Figure:
         "labels, seeds": plan.get("reserved", 0),
     }
     return budget_bar("Memory plan of the training loader", parts, plan.get("budget", 0))
-
-
-def device(profile: Mapping[str, Any]) -> go.Figure:
-    """What the device did, by size and number of reads in flight."""
-    figure = empty("Device profile", "bytes a read", "MiB/s")
-    depths = sorted({point["depth"] for point in profile["points"]})
-    for place, depth in enumerate(depths):
-        points = sorted(
-            (point for point in profile["points"] if point["depth"] == depth),
-            key=lambda point: point["read_bytes"],
-        )
-        rates = [point["bytes_per_s"] / (1 << 20) for point in points]
-        line(figure, f"{depth} in flight", [point["read_bytes"] for point in points], rates, place)
-    figure.update_xaxes(type="log", dtick=0.30103, tickformat="~s")
-    return figure
 
 
 def gantt(

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from outercore.config.sizes import format_size
+from outercore.report import charts as common
 from outercore.report import embedding_charts as charts
 from outercore.report.elements import grid, summary
 from outercore.report.runs import EmbeddingRun
@@ -15,7 +16,6 @@ from outercore.report.runs import EmbeddingRun
 def sections(runs: Sequence[EmbeddingRun]) -> list[str]:
     """Figures with their protocols first, then curves, then what moved and where memory went."""
     parts = dict.fromkeys(one["part"] for run in runs for one in run.metrics)
-    learning = [charts.loss(runs), charts.mrr(runs), charts.throughput(runs), charts.pools(runs)]
     moving = [run for run in runs if run.order]
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
@@ -23,14 +23,11 @@ def sections(runs: Sequence[EmbeddingRun]) -> list[str]:
         grid(*(charts.figures(runs, part) for part in parts)),
         *(_figures(run) for run in runs if run.metrics),
         "<h2>Learning</h2>",
-        grid(*learning),
+        grid(common.loss(runs), common.score(runs), common.throughput(runs)),
         *(["<h2>Partitions</h2>"] if moving else []),
-        *(
-            grid(charts.moved(run), charts.waits(run), charts.order(run), wide=(2,))
-            for run in moving
-        ),
+        *(_partitions(run) for run in moving),
         "<h2>Time and memory</h2>",
-        *(grid(charts.timeline(run), charts.memory(run)) for run in runs),
+        *(grid(common.timeline(run), charts.memory(run)) for run in runs),
     ]
 
 
@@ -60,7 +57,7 @@ def _summary(run: EmbeddingRun, place: int) -> str:
         ("test MRR", _score(run.mrr("test"))),
         ("validation MRR", _score(run.mrr("valid"))),
         ("epochs", f"{len(run.epochs)}"),
-        ("triples a second", f"{run.triples_per_second:,.0f}"),
+        ("triples a second", f"{run.per_second:,.0f}"),
         ("partitions", where),
         ("moved an epoch", format_size(run.bytes_per_epoch)),
         ("memory budget", format_size(record["plan"]["budget"])),

@@ -2,69 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from outercore.report.charts import gantt
-from outercore.report.drawing import budget_bar, colour, empty, line
+from outercore.report.drawing import budget_bar, empty
 from outercore.report.runs import EmbeddingRun
 
-_SPAN_COLOURS = {
-    "train": "#ff725c",
-    "validate": "#3ca951",
-    "keep": "#6cc5b0",
-    "checkpoint": "#9c6b4e",
-    "final figures": "#97bbf5",
-    "write tables": "#efb118",
-}
 _MOST_STATES = 1500
-
-
-def loss(runs: Sequence[EmbeddingRun]) -> go.Figure:
-    """Training loss by epoch."""
-    return _by_epoch("Training loss", "loss", runs, lambda epoch: epoch["loss"])
-
-
-def mrr(runs: Sequence[EmbeddingRun]) -> go.Figure:
-    """MRR of the validations, the best one marked."""
-    figure = empty("Validation MRR", "epoch", "MRR")
-    for place, run in enumerate(runs):
-        known = [epoch for epoch in run.epochs if epoch["score"] is not None]
-        if not known:
-            continue
-        numbers, scores = [one["epoch"] + 1 for one in known], [one["score"] for one in known]
-        line(figure, run.name, numbers, scores, place)
-        best = scores.index(max(scores))
-        figure.add_scatter(
-            x=[numbers[best]],
-            y=[scores[best]],
-            mode="markers",
-            marker={"symbol": "star", "size": 13, "color": colour(place)},
-            name=f"{run.name}: best",
-            showlegend=False,
-        )
-    return figure
-
-
-def throughput(runs: Sequence[EmbeddingRun]) -> go.Figure:
-    """Triples a second by epoch."""
-    figure = _by_epoch(
-        "Throughput",
-        "triples/s",
-        runs,
-        lambda epoch: epoch["triples"] / max(epoch["seconds"], 1e-9),
-    )
-    figure.update_yaxes(rangemode="tozero")
-    return figure
-
-
-def pools(runs: Sequence[EmbeddingRun]) -> go.Figure:
-    """Pools by epoch: how often the triples in training change."""
-    figure = _by_epoch("Pools", "pools", runs, lambda epoch: epoch["pools"])
-    figure.update_yaxes(rangemode="tozero")
-    return figure
 
 
 def moved(run: EmbeddingRun) -> go.Figure:
@@ -149,13 +94,6 @@ def order(run: EmbeddingRun) -> go.Figure:
     return figure
 
 
-def timeline(run: EmbeddingRun) -> go.Figure:
-    """What the run did when."""
-    figure = empty(f"Timeline of {run.name}", "seconds", "")
-    gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
-    return figure
-
-
 def memory(run: EmbeddingRun) -> go.Figure:
     """How the budget was divided."""
     plan = run.record["plan"]
@@ -179,16 +117,4 @@ def figures(runs: Sequence[EmbeddingRun], part: str) -> go.Figure:
         figure.add_bar(x=labels, y=values, name=name)
     figure.update_layout(barmode="group", hovermode="closest")
     figure.update_yaxes(range=[0, 1])
-    return figure
-
-
-def _by_epoch(
-    title: str,
-    unit: str,
-    runs: Sequence[EmbeddingRun],
-    value: Callable[[Mapping[str, Any]], float],
-) -> go.Figure:
-    figure = empty(title, "epoch", unit)
-    for place, run in enumerate(runs):
-        line(figure, run.name, run.numbers, [value(epoch) for epoch in run.epochs], place)
     return figure

@@ -7,8 +7,8 @@ from html import escape
 
 from plotly.offline import get_plotlyjs
 
-from outercore.report import algorithms, charts, embedding, training
-from outercore.report.elements import STYLE, comparison, configuration, grid, surroundings
+from outercore.report import algorithms, embedding, training
+from outercore.report.elements import STYLE, comparison, configuration, surroundings
 from outercore.report.runs import AlgorithmRun, EmbeddingRun, Recorded, Run
 
 
@@ -26,16 +26,11 @@ def render(runs: Sequence[Recorded]) -> str:
         comparison(runs, [configuration(run) for run in runs]),
         "<h2>Data and machine</h2>",
         comparison(runs, [surroundings(run) for run in runs]),
-        _devices(runs),
         "<footer>Made by <code>outercore report</code> from "
         + ", ".join(f"<code>{escape(run.name)}/record.json</code>" for run in runs)
         + "</footer>",
     ]
-    return document(f"Outercore: {', '.join(run.name for run in runs)}", sections)
-
-
-def document(title: str, sections: Sequence[str]) -> str:
-    """Sections of HTML as a page that needs no other file."""
+    title = f"Outercore: {', '.join(run.name for run in runs)}"
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
@@ -46,21 +41,12 @@ def document(title: str, sections: Sequence[str]) -> str:
     )
 
 
-def heading(title: str, lead: str) -> str:
-    """What the page is about."""
-    return f"<h1>{escape(title)}</h1><p class='lead'>{escape(lead)}</p>"
-
-
 def _header(
     trained: Sequence[Run], embedded: Sequence[EmbeddingRun], computed: Sequence[AlgorithmRun]
 ) -> str:
     headlines = [training.headline(run) for run in trained[:1]]
     headlines += [embedding.headline(embedded)] if embedded else []
     headlines += [algorithms.headline(computed)] if computed else []
-    return "".join(heading(title, lead) for title, lead in headlines)
-
-
-def _devices(runs: Sequence[Recorded]) -> str:
-    profiles = [run.record.get("device_profile") for run in runs]
-    profile = next((one for one in profiles if one and one.get("points")), None)
-    return grid(charts.device(profile)) if profile else ""
+    return "".join(
+        f"<h1>{escape(title)}</h1><p class='lead'>{escape(lead)}</p>" for title, lead in headlines
+    )

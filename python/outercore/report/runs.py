@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from outercore.errors import CorruptError, NotFoundError
 from outercore.runs import record as records
@@ -22,8 +22,11 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Run(Recorded):
-    """A training run."""
+class EpochRun(Recorded):
+    """A run in epochs."""
+
+    seen: ClassVar[str]
+    """What an epoch counts."""
 
     @property
     def epochs(self) -> Sequence[Mapping[str, Any]]:
@@ -31,14 +34,27 @@ class Run(Recorded):
         return self.record["epochs"]
 
     @property
-    def metric(self) -> str:
-        """The name of the score."""
-        return self.record["description"]["metric"]
-
-    @property
     def numbers(self) -> list[int]:
         """The epochs, counted from 1."""
         return [epoch["epoch"] + 1 for epoch in self.epochs]
+
+    @property
+    def per_second(self) -> float:
+        """Training throughput over all epochs."""
+        seconds = sum(epoch["seconds"] for epoch in self.epochs)
+        return sum(epoch[self.seen] for epoch in self.epochs) / seconds if seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Run(EpochRun):
+    """A training run."""
+
+    seen = "seeds"
+
+    @property
+    def metric(self) -> str:
+        """The name of the score."""
+        return self.record["description"]["metric"]
 
     @cached_property
     def counters(self) -> Mapping[str, Any]:
@@ -47,12 +63,6 @@ class Run(Recorded):
         for epoch in self.epochs:
             total = records.add(total, epoch["counters"])
         return total
-
-    @property
-    def seeds_per_second(self) -> float:
-        """Training throughput over all epochs."""
-        seconds = sum(epoch["seconds"] for epoch in self.epochs)
-        return sum(epoch["seeds"] for epoch in self.epochs) / seconds if seconds else 0.0
 
     @property
     def bytes_per_epoch(self) -> float:
@@ -100,18 +110,11 @@ class AlgorithmRun(Recorded):
 
 
 @dataclass(frozen=True)
-class EmbeddingRun(Recorded):
+class EmbeddingRun(EpochRun):
     """An embedding run."""
 
-    @property
-    def epochs(self) -> Sequence[Mapping[str, Any]]:
-        """One entry for each finished epoch."""
-        return self.record["epochs"]
-
-    @property
-    def numbers(self) -> list[int]:
-        """The epochs, counted from 1."""
-        return [epoch["epoch"] + 1 for epoch in self.epochs]
+    seen = "triples"
+    metric = "MRR"
 
     @property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
@@ -122,12 +125,6 @@ class EmbeddingRun(Recorded):
     def order(self) -> Mapping[str, Any]:
         """The order of partitions; empty where all was in memory."""
         return self.record["plan"].get("order") or {}
-
-    @property
-    def triples_per_second(self) -> float:
-        """Training throughput over all epochs."""
-        seconds = sum(epoch["seconds"] for epoch in self.epochs)
-        return sum(epoch["triples"] for epoch in self.epochs) / seconds if seconds else 0.0
 
     @property
     def bytes_per_epoch(self) -> float:

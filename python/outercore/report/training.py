@@ -40,7 +40,7 @@ def _summary(run: Run, place: int) -> str:
         (f"test {run.metric}", _score(run.score("test"))),
         (f"validation {run.metric}", _score(run.score("valid"))),
         ("epochs", f"{len(run.epochs)}"),
-        ("seeds a second", f"{run.seeds_per_second:,.0f}"),
+        ("seeds a second", f"{run.per_second:,.0f}"),
         ("read an epoch", format_size(run.bytes_per_epoch)),
         ("accesses without a read", "-" if hits is None else f"{hits:.1%}"),
         ("memory budget", escape(str(record["config"]["budget"]["memory"]))),

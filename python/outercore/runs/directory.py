@@ -16,7 +16,7 @@ from outercore.errors import (
     NotFoundError,
     OutercoreError,
 )
-from outercore.runs.identity import Identity, digest_of
+from outercore.runs.identity import Identity
 from outercore.runs.places import ERRORS, LOCK, OUTPUT
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
@@ -136,14 +136,11 @@ class RunDirectory:
     def require_same(self, graph: Graph) -> None:
         """Errors: `InvalidError` names an array that the run reads and that changed since."""
         described, now = self._described(), self.identity_of(graph, self.config())
-        # Older versions took a digest of the whole manifest.
-        if described["fingerprint"] in (now.digest, digest_of(graph.manifest)):
+        if described["fingerprint"] == now.digest:
             return
-        # Older versions did not keep what they read.
-        changes = now.changes(described["reads"]) if "reads" in described else []
         raise InvalidError(
             f"run `{self.path}`: data set `{graph.root}` changed since the run began, so it "
-            f"cannot be resumed exactly{': ' if changes else ''}{'; '.join(changes)}\n"
+            f"cannot be resumed exactly: {'; '.join(now.changes(described['reads']))}\n"
             "hint: start a new run"
         )
 
@@ -225,8 +222,7 @@ class RunDirectory:
 
     def _described(self) -> dict[str, Any]:
         try:
-            # Older versions wrote no checksum.
-            return unseal(self._config.read_bytes(), f"`{self._config}`", since=1)
+            return unseal(self._config.read_bytes(), f"`{self._config}`")
         except CorruptError as error:
             raise CorruptError(
                 f"{error}\nhint: restore the file from a copy, or begin a new run"

@@ -36,7 +36,8 @@ class Identity:
     @property
     def digest(self) -> str:
         """SHA-256 of all of it."""
-        return digest_of({**self.facts, "arrays": self.arrays})
+        values = {**self.facts, "arrays": self.arrays}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def changes(self, known: Mapping[str, Any]) -> list[str]:
         """What differs from an identity that `to_dict` has described, in words."""
@@ -61,8 +62,3 @@ def _change(before: Any, after: Any) -> str:
     if before is None:
         return "added"
     return "removed" if after is None else "changed"
-
-
-def digest_of(value: Mapping[str, Any]) -> str:
-    """SHA-256 of a value as JSON."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

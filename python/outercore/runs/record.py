@@ -10,14 +10,12 @@ import resource
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from outercore.analytics import Run
+    from outercore.graph import Graph
 
 FILE = "record.json"
 """The record in a run's directory."""
@@ -112,21 +110,6 @@ def bytes_by_tier(counters: Mapping[str, Any]) -> dict[str, int]:
     return {**found, "far": from_far} if far else found
 
 
-def device_busy(counters: Mapping[str, Any]) -> float | None:
-    """Share of an algorithm's passes in which reads were in flight; `None` without passes."""
-    if "device_busy" in counters:
-        return float(counters["device_busy"])
-    # The reading thread copies or waits for the device; where it waits for room, nothing is read.
-    return _share_of(counters.get("io") or {}, ("busy_s", "starved_s"))
-
-
-def cores_busy(counters: Mapping[str, Any]) -> float | None:
-    """Share of an algorithm's passes in which its threads computed; `None` without passes."""
-    if "cores_busy" in counters:
-        return float(counters["cores_busy"])
-    return _share_of(counters.get("compute") or {}, ("busy_s",))
-
-
 def far_share(counters: Mapping[str, Any]) -> float | None:
     """Share of the bytes read that far memory served; `None` without far memory, or reads."""
     far = counters.get("far") or {}
@@ -166,70 +149,39 @@ class Timeline:
             self.spans.append({"name": name, "start_s": start, "end_s": end, **details})
 
 
-def write_run(
-    directory: Path,
+def of_algorithm(
     done: Run,
-    data_set: Path,
+    run: Path,
+    graph: Graph,
     *,
     config: Mapping[str, Any],
     options: Mapping[str, Any],
     command: str = "",
-) -> Path:
-    """Writes the record of an algorithm's run, whole or not at all; returns its file.
+) -> dict[str, Any]:
+    """The record of an algorithm's run in the directory `run`.
 
     `config` is what the run might use, `options` what the algorithm was told.
-
-    Errors: `DeviceError`, `NoSpaceError`.
     """
-    from outercore.graph import Graph
-    from outercore.storage import Storage, device_errors, replace_file
-
-    graph = Graph(data_set)
-    record = {
+    return {
         "version": 1,
         "job": ALGORITHM,
         "status": "finished",
         "command": command,
-        "description": {"run": str(directory), "algorithm": done.algorithm},
-        "config": {"run": _plain(config), done.algorithm: _plain(options)},
+        "description": {"run": str(run), "algorithm": done.algorithm},
+        "config": {"run": config, done.algorithm: options},
         "data_set": {
-            "path": str(data_set.resolve()),
+            "path": str(graph.root.resolve()),
             "nodes": graph.num_nodes,
             "edges": graph.num_edges,
         },
         "machine": machine(),
-        "device_profile": device_profile(data_set),
+        "device_profile": device_profile(graph.root),
         "plan": done.plan,
         "peak_memory_bytes": peak_memory(),
         "counters": done.counters,
-        "profile": getattr(done, "profile", None),
+        "profile": done.profile,
         "result": done.facts,
     }
-    file = directory / FILE
-    storage = Storage()
-    with device_errors(f"run record `{file}`"):
-        storage.make_directory(directory)
-        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
-        replace_file(storage, file, text.encode())
-    return file
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold; of an array only its shape."""
-    if isinstance(value, np.ndarray):
-        return f"array {list(value.shape)}"
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _share_of(stage: Mapping[str, Any], states: tuple[str, ...]) -> float | None:
-    total = sum(stage.get(state, 0.0) for state in ("busy_s", "starved_s", "blocked_s"))
-    return sum(stage.get(state, 0.0) for state in states) / total if total else None
 
 
 def _is_number(value: Any) -> bool:

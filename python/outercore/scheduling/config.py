@@ -12,9 +12,8 @@ from outercore.config.common import BackendOption
 from outercore.config.fields import Configuration, one_of, within
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
-from outercore.errors import InvalidError
 from outercore.far import FarOptions
-from outercore.scheduling.decide import GraphShape, Medium, Point, Settings
+from outercore.scheduling.decide import GraphShape, Medium, Point
 
 
 @dataclass(frozen=True)
@@ -31,20 +30,6 @@ class TuneConfig(Configuration):
     far_ratios: Annotated[
         tuple[float, ...], Option("Shares of the edges that are not kept in memory.", common=True)
     ] = (0.0, 0.25, 0.5, 0.75, 1.0)
-    partitions: Annotated[
-        tuple[int, ...],
-        Option(
-            "Sizes of a partition as powers of two, such as `12,14,16`. Each builds its own grid, "
-            "which is removed after the last measurement.",
-            common=True,
-        ),
-    ] = ()
-    queue_lengths: Annotated[
-        tuple[int, ...],
-        Option(
-            "Transfers in flight a connection to the memory server, such as `8,32`.", common=True
-        ),
-    ] = ()
     repeat: Annotated[int, Option("Runs of each point; the median counts.", common=True)] = 3
     memory: Annotated[
         str, Option("Points that need more are left out.", size=True, common=True)
@@ -64,23 +49,19 @@ class TuneConfig(Configuration):
             within("far_ratios", ratio, 0, 1)
         within("repeat", self.repeat, 1, None)
         parse_size(self.memory, "memory")
-        if self.far is None and self.queue_lengths:
-            raise InvalidError("queue_lengths: expected a memory server with them, `--far`")
 
     def points(self, graph: GraphShape) -> list[Point]:
-        """Every combination, those of one grid together."""
+        """Every combination."""
         cores = len(os.sched_getaffinity(0))
         chosen = itertools.product(
-            self.partitions or (None,),
             self.algorithms,
-            self.queue_lengths or (None,),
             sorted(self.threads or {*(1 << power for power in range(cores.bit_length())), cores}),
             sorted(self.far_ratios),
         )
         medium = medium_of(self.far)
         return [
-            Point(name, graph, medium, threads, ratio, settings=Settings(size, length))
-            for size, name, length, threads, ratio in dict.fromkeys(chosen)
+            Point(name, graph, medium, threads, ratio)
+            for name, threads, ratio in dict.fromkeys(chosen)
         ]
 
 

@@ -9,11 +9,10 @@ table, `outercore jobs` looks at the machine and carries the launches out.
 from __future__ import annotations
 
 import math
-import statistics
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -73,26 +72,6 @@ class GraphShape:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What is set once for an algorithm and a graph class."""
-
-    partition_log2: int | None = None
-    """Nodes of a partition as a power of two; `None` for the data set's own grid."""
-    queue_length: int | None = None
-    """Transfers in flight in each queue to the memory server; `None` for the default."""
-
-    def __str__(self) -> str:
-        words = [] if self.partition_log2 is None else [f"2^{self.partition_log2} nodes"]
-        words += [] if self.queue_length is None else [f"queue {self.queue_length}"]
-        return ", ".join(words) or "default"
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Small ones first, and what was left as it is before all."""
-        return (self.partition_log2 or 0, self.queue_length or 0)
-
-
-@dataclass(frozen=True)
 class Point:
     """One combination that can be measured."""
 
@@ -102,15 +81,13 @@ class Point:
     threads: int
     far_ratio: float
     """Share of the bytes of edges that are not kept in local memory."""
-    settings: Settings = field(default=Settings(), kw_only=True)
 
     def __post_init__(self) -> None:
         within("threads", self.threads, 1, None)
         within("far_ratio", self.far_ratio, 0, 1)
 
     def __str__(self) -> str:
-        text = f"{self.algorithm}, {self.threads} threads, far ratio {self.far_ratio:g}"
-        return text if self.settings == Settings() else f"{text}, {self.settings}"
+        return f"{self.algorithm}, {self.threads} threads, far ratio {self.far_ratio:g}"
 
 
 @dataclass(frozen=True)
@@ -137,7 +114,7 @@ class Measurement(Point):
 
 @dataclass(frozen=True)
 class Profile:
-    """What the table knows about an algorithm on one graph, at the best settings."""
+    """What the table knows about an algorithm on one graph."""
 
     measured: Sequence[Measurement]
     """Of one graph and medium, not empty."""
@@ -145,29 +122,11 @@ class Profile:
     """Whether that graph is of the class that was asked for."""
 
     @cached_property
-    def settings(self) -> Settings:
-        """Those with which the points took least, each beside the best of its point."""
-        points: dict[tuple[int, float], dict[Settings, float]] = defaultdict(dict)
-        for one in self.measured:
-            points[one.threads, one.far_ratio][one.settings] = one.seconds
-        slowdowns: dict[Settings, list[float]] = defaultdict(list)
-        for seconds in points.values():
-            least = min(seconds.values())
-            for settings, taken in seconds.items():
-                slowdowns[settings].append(taken / least if least else 1.0)
-        # Measured at more points is better known; then the first in a fixed order.
-        return min(
-            slowdowns,
-            key=lambda one: (statistics.median(slowdowns[one]), -len(slowdowns[one]), one.order),
-        )
-
-    @cached_property
     def curves(self) -> Mapping[int, Sequence[tuple[float, float]]]:
         """Far ratios and seconds, by number of threads."""
         chosen: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for one in self.measured:
-            if one.settings == self.settings:
-                chosen[one.threads].append((one.far_ratio, one.seconds))
+            chosen[one.threads].append((one.far_ratio, one.seconds))
         return {threads: sorted(curve) for threads, curve in sorted(chosen.items())}
 
     @cached_property

@@ -322,13 +322,8 @@ class _Running:
 
 
 def _far_arguments(request: Request, estimated: Estimate) -> list[str]:
-    """How a run uses its memory server, where the command leaves that open."""
-    if request.run.far is None:
+    """How much a run leaves to its memory server, where the command leaves that open."""
+    run = request.run
+    if run.far is None or run.far_ratio is not None or request.memory is not None:
         return []
-    arguments = []
-    if request.run.far_ratio is None and request.memory is None:
-        arguments += ["--set", f"far_ratio={estimated.far_ratio}"]
-    length = estimated.settings.queue_length
-    if request.queue_length is None and length is not None:
-        arguments += ["--set", f"far.queue_length={length}"]
-    return arguments
+    return ["--set", f"far_ratio={estimated.far_ratio}"]

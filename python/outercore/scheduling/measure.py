@@ -1,20 +1,18 @@
-"""The offline table: what algorithms take by threads, far ratio, partition size, queue length.
+"""The offline table: what algorithms take by threads and far ratio.
 
 **Source**: Fargraph+ 7, offline data collection.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from outercore._native import Progress
 from outercore.analytics.config import RunConfig
 from outercore.analytics.directory import AnalysisDirectory
 from outercore.config.sizes import parse_size
-from outercore.errors import InterruptError, InvalidError, NotFoundError, OutercoreError
+from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.graph import Graph
 from outercore.runs import record as records
 from outercore.runs.lock import only_one
@@ -117,21 +115,18 @@ class _Tuning:
                 progress(name, done[name], of_algorithm[name], "points")
 
         memory = min(self._memory, 1 << 30)
-        for size, same in groupby(points, key=lambda point: point.settings.partition_log2):
-            with _without_grid(self.data_set, size) as data_set:
-                analytics.grid(data_set, memory=memory, partition_log2=size, progress=progress)
-                for point in same:
-                    tell(point.algorithm)
-                    self._measure(point, data_set)
-                    done[point.algorithm] += 1
-                    tell(point.algorithm)
+        analytics.grid(self.data_set, memory=memory, progress=progress)
+        for point in points:
+            tell(point.algorithm)
+            self._measure(point)
+            done[point.algorithm] += 1
+            tell(point.algorithm)
 
-    def _measure(self, point: Point, data_set: Path) -> None:
+    def _measure(self, point: Point) -> None:
         """Measures a point, unless it is known."""
         tuned = self.tuned
-        work = Work(
-            point.algorithm, data_set, self._typical_options(point.algorithm), self._run(point)
-        )
+        options = self._typical_options(point.algorithm)
+        work = Work(point.algorithm, self.data_set, options, self._run(point))
         try:
             budget, ratio = local_budget(work, point.far_ratio, point.threads, most=self._memory)
             reached = replace(point, far_ratio=ratio)
@@ -153,9 +148,8 @@ class _Tuning:
         far = self._config.far
         if far is None:
             return config
-        length = point.settings.queue_length or far.queue_length
         # A server that is lost would be measured as a disk.
-        far = replace(far, fallback=False, queue_length=length)
+        far = replace(far, fallback=False)
         return replace(config, far=far, far_ratio=point.far_ratio)
 
     def _typical_options(self, algorithm: str) -> dict[str, Any]:
@@ -211,41 +205,3 @@ def _measurement(point: Point, budget: int, counted: Sequence[dict[str, Any]]) -
         memory=budget,
         peak_memory=max(one["peak_memory_bytes"] for one in counted),
     )
-
-
-@contextmanager
-def _without_grid(data_set: Path, partition_log2: int | None) -> Iterator[Path]:
-    """A data set of the same files without its grid, beside it, so on the same device.
-
-    The data set itself where its own partitions are measured.
-    """
-    if partition_log2 is None:
-        yield data_set
-        return
-    root = data_set.resolve()
-    manifest = json.loads((root / "graph.json").read_text())
-    try:
-        beside = tempfile.TemporaryDirectory(
-            prefix=f".{root.name}-{partition_log2}-", dir=root.parent, ignore_cleanup_errors=True
-        )
-    except OSError as error:
-        raise NotFoundError(
-            f"partitions of 2^{partition_log2}: no directory beside `{root}`: {error.strerror}"
-            "\nhint: tune a copy of the data set where you may write"
-        ) from None
-    with beside as name:
-        copy = Path(name)
-        # It is of the file as it was.
-        manifest.pop("checksum", None)
-        arrays = manifest["arrays"]
-        manifest["arrays"] = {
-            key: value for key, value in arrays.items() if not key.startswith("grid/")
-        }
-        for file in {"device.json", *(array["file"] for array in manifest["arrays"].values())}:
-            # A file outside the data set has its whole path, and needs no link.
-            link = copy / file
-            if (root / file).exists() and not link.exists():
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(root / file)
-        (copy / "graph.json").write_text(json.dumps(manifest))
-        yield copy

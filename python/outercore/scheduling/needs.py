@@ -24,7 +24,6 @@ from outercore.scheduling.decide import (
     GraphShape,
     Job,
     Profile,
-    Settings,
     Table,
 )
 
@@ -70,8 +69,6 @@ class Request(Work):
     """The command, from `run` on."""
     memory: int | None = None
     """As the command says, or for the controller to choose."""
-    queue_length: int | None = None
-    """The same of the memory server's queues."""
     record: Path | None = None
     """Where its record goes; into the directory of the jobs by default."""
     saves: bool = False
@@ -89,7 +86,6 @@ class Estimate:
     """That its budget comes to; a result needs memory that edges can have meanwhile."""
     overhead: int
     """Bytes of the process beside its budget."""
-    settings: Settings
     measured: bool
     """Whether the table knows the algorithm; all else is an assumption."""
     notes: tuple[str, ...] = ()
@@ -131,7 +127,6 @@ def estimate(
         far_ratio=ratio,
         reached=reached,
         overhead=overhead,
-        settings=Settings() if profile is None else profile.settings,
         measured=profile is not None,
         notes=notes,
     )
@@ -155,9 +150,6 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
     measured = profile.measured[0].medium
     if measured != medium_of(request.run.far):
         notes.append(f"measured with edges from {measured}")
-    partition = profile.settings.partition_log2
-    if partition is not None:
-        notes.append(f"fastest with `outercore grid --partition-log2 {partition}`")
     return profile.turning_point, tuple(notes)
 
 

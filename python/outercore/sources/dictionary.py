@@ -12,14 +12,13 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 import outercore
-from outercore._native import Names, Progress, TripleImporter
+from outercore._native import Names, Progress, Role, TripleImporter
 from outercore.errors import InvalidError
 from outercore.mapped import blocks, forget, mapped
 from outercore.sources.columns import (
@@ -32,21 +31,18 @@ from outercore.sources.edge_arrays import edge_arrays
 from outercore.sources.edges import EdgeSource, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.inputs import Inputs, array_name, reading_of, require_once, without_label
+from outercore.sources.inputs import Inputs, node_files, reading_of, require_once, without_label
 from outercore.sources.named import is_named
-from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
-from outercore.sources.splits import SplitColumns, split_columns, split_members
+from outercore.sources.splits import SplitColumns, split_columns, split_name
 from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet, open_table
 from outercore.sources.text import TextOptions, suffix_of
 from outercore.sources.triples import names_of
 from outercore.sources.unchanged import FileState, states
-from outercore.split_names import normal_split
 
 _CHUNK = 1 << 20
 _ARRAYS = (".npy", ".npz")
 _PARTS = ("offsets", "bytes")
-Role = Literal["features", "labels", "array", "split"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class _Rows:
     role: Role
     name: str
     spec: FileSpec
-    table: Table | _NameArray
+    table: Table
     columns: NodeColumns
     files: tuple[FileState, ...]
     split: SplitColumns | None = None
@@ -64,9 +60,7 @@ class _Rows:
 
     def notes(self) -> list[str]:
         """How a split is read."""
-        if self.split is None or isinstance(self.table, _NameArray):
-            return []
-        return [self.split.described(self.name, self.table)]
+        return [] if self.split is None else [self.split.described(self.name, self.table)]
 
 
 @dataclass(frozen=True)
@@ -192,7 +186,6 @@ class NamedInputs:
                 found.append(NodeArray("split", rows.name, _ids(rows, ids)))
                 continue
             reading = replace(self._reading, nodes=int(names.num_nodes), ids=_sliced(ids))
-            assert not isinstance(rows.table, _NameArray)
             gaps: tuple[Missing, float | None] = ("nan", None)
             if rows.role == "labels":
                 reading = replace(reading, fill=None)
@@ -203,38 +196,18 @@ class NamedInputs:
         return found
 
     def _open_rows(self) -> list[_Rows]:
-        wanted: list[tuple[Role, str, str]] = []
-        if self._inputs.features is not None:
-            wanted.append(("features", "x", self._inputs.features))
-        if self._inputs.labels is not None:
-            wanted.append(("labels", "y", self._inputs.labels))
-        for text in self._inputs.arrays:
-            wanted.append(("array", *array_name(text, self._inputs)))
-        for text in self._inputs.splits.single:
-            name, equals, file = text.partition("=")
-            if not equals or not name:
-                raise InvalidError(f"--split: expected NAME=FILE, found `{text}`")
-            wanted.append(("split", normal_split(name), file))
-        for option, role in (("--array", "array"), ("--split", "split")):
-            require_once(option, [name for kind, name, _ in wanted if kind == role])
-        found = [self._keyed(*one) for one in wanted]
-        archive = self._inputs.splits.archive
-        if archive is not None:
-            given = [rows.name for rows in found if rows.role == "split"]
-            members = split_members(archive)
-            found += [_names_in(name, member) for name, member in members if name not in given]
-        return found
+        if self._inputs.splits.archive is not None:
+            raise _without_order(str(self._inputs.splits.archive))
+        splits = [split_name(text) for text in self._inputs.splits.single]
+        require_once("--split", [name for name, _ in splits])
+        wanted = node_files(self._inputs) + [("split", name, file) for name, file in splits]
+        return [self._keyed(*one) for one in wanted]
 
     def _keyed(self, role: Role, name: str, text: str) -> _Rows:
         spec = FileSpec.parse(text)
         refuse_foreign(spec.path)
         if suffix_of(spec.path) in _ARRAYS:
-            if role == "split" and suffix_of(spec.path) == ".npz":
-                return _names_in(name, open_member(spec.path, spec.columns))
-            raise InvalidError(
-                f"`{spec}`: rows of an array are for nodes 0, 1, ..., and nodes with names have no "
-                "order\nhint: write a table with a column `id` that has the names"
-            )
+            raise _without_order(str(spec))
         files = states(spec.path)
         table = _open_nodes(spec, self._inputs.text)
         if role == "split":
@@ -248,6 +221,13 @@ class NamedInputs:
                 "hint: call the column with the names `id`"
             )
         return _Rows(role, name, spec, table, columns, files, split)
+
+
+def _without_order(file: str) -> InvalidError:
+    return InvalidError(
+        f"`{file}`: rows of an array are for nodes 0, 1, ..., and nodes with names have no "
+        "order\nhint: write a table with a column `id` that has the names"
+    )
 
 
 def _inputs_of(place: Path) -> list[str] | None:
@@ -331,40 +311,6 @@ def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
     return offsets, data
 
 
-@dataclass(frozen=True)
-class _NameArray:
-    """An array of names in an archive, as a table of one column."""
-
-    member: NpzMember
-
-    @property
-    def rows(self) -> int:
-        return self.member.shape[0]
-
-    def texts(self, _: list[str]) -> Iterator[list[pa.Array]]:
-        for values in self.member.values(_CHUNK):
-            try:
-                is_bytes = values.dtype.kind == "S"
-                text = np.char.decode(values, "utf-8") if is_bytes else values.astype(np.str_)
-            except UnicodeDecodeError as error:
-                raise InvalidError(
-                    f"{self.member}: expected names in UTF-8, found {error.object!r}"
-                ) from None
-            yield [pa.array(text.tolist(), pa.large_string())]
-
-
-def _names_in(name: str, member: NpzMember) -> _Rows:
-    """A split that an archive has as names."""
-    if len(member.shape) != 1 or member.dtype.kind not in "iuSU":
-        raise InvalidError(
-            f"{member}: expected names or whole numbers [ids], found {member.dtype} {member.shape}"
-        )
-    spec = FileSpec(member.archive, (member.name.rpartition(":")[2],))
-    key = spec.columns[0]
-    columns = NodeColumns(key, [key])
-    return _Rows("split", name, spec, _NameArray(member), columns, states(member.archive))
-
-
 def _one_name(rows: int) -> Names:
     """The name of the one relation, once for each row."""
     return np.arange(rows + 1, dtype=np.int64), np.full(rows, ord("e"), np.uint8)
@@ -403,7 +349,7 @@ def _ids(rows: _Rows, ids: NDArray[np.int64]) -> RowSource:
     mask = rows.split.mask if rows.split is not None else None
 
     def chunks() -> Iterator[NDArray[np.int64]]:
-        if mask is None or isinstance(rows.table, _NameArray):
+        if mask is None:
             for _, block in blocks(ids, _CHUNK):
                 yield np.array(block)
             return

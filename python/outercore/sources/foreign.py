@@ -24,8 +24,9 @@ _ARROW = ("an Arrow file", "write it as Parquet: `pyarrow.parquet.write_table`")
 _SHEET = ("a spreadsheet", "save it as CSV")
 _JSON = ("JSON", "write its columns as CSV or Parquet")
 _RAW = ("raw numbers", _HEADER)
-_PAJEK = ("a Pajek network", "in Python: `networkx.read_pajek`, then write the edges as CSV")
-_DOT = ("a Graphviz graph", "in Python: `networkx.nx_pydot.read_dot`, then write the edges as CSV")
+_NETWORKX = "read it in Python by `networkx`, then write the edges as CSV"
+_PAJEK = ("a Pajek network", _NETWORKX)
+_DOT = ("a Graphviz graph", _NETWORKX)
 _PAGE = ("a web page", "fetch the file itself: the page may be an error, or name the file")
 _METIS = (
     "a METIS graph",
@@ -57,17 +58,14 @@ _WAYS = {
     ".json": _JSON,
     ".jsonl": _JSON,
     ".yaml": _GRAPHBOLT,
-    ".gml": ("GML", "in Python: `networkx.read_gml`, then write the edges as CSV"),
-    ".graphml": ("GraphML", "in Python: `networkx.read_graphml`, then write the edges as CSV"),
-    ".gexf": ("GEXF", "in Python: `networkx.read_gexf`, then write the edges as CSV"),
+    ".gml": ("GML", _NETWORKX),
+    ".graphml": ("GraphML", _NETWORKX),
+    ".gexf": ("GEXF", _NETWORKX),
     ".paj": _PAJEK,
     ".dot": _DOT,
     ".gv": _DOT,
-    ".g6": ("graph6", "in Python: `networkx.read_graph6`, then write the edges as CSV"),
-    ".adjlist": (
-        "a list of neighbours",
-        "in Python: `networkx.read_adjlist`, then write the edges as CSV",
-    ),
+    ".g6": ("graph6", _NETWORKX),
+    ".adjlist": ("a list of neighbours", _NETWORKX),
     ".metis": _METIS,
     ".html": _PAGE,
     ".htm": _PAGE,

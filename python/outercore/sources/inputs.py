@@ -204,7 +204,11 @@ def require_once(option: str, names: list[str]) -> None:
             raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")
 
 
-def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
+def node_files(inputs: Inputs) -> list[tuple[Role, str, str]]:
+    """Role, name and file of each node array, splits aside.
+
+    Errors: `InvalidError` for a wrong name, or one that comes twice.
+    """
     wanted: list[tuple[Role, str, str]] = []
     if inputs.features is not None:
         wanted.append(("features", "x", inputs.features))
@@ -212,8 +216,11 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         wanted.append(("labels", "y", inputs.labels))
     named = [array_name(text, inputs) for text in inputs.arrays]
     require_once("--array", [name for name, _ in named])
-    wanted += [("array", name, file) for name, file in named]
-    arrays, reading = _in_order(inputs, wanted, reading)
+    return wanted + [("array", name, file) for name, file in named]
+
+
+def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
+    arrays, reading = _in_order(inputs, node_files(inputs), reading)
     if inputs.splits.archive is not None:
         found = open_splits(inputs.splits.archive, reading)
         arrays.extend(NodeArray("split", name, rows) for name, rows in found)

@@ -15,7 +15,6 @@ from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.lists import Batches, is_list, list_rows
-from outercore.sources.no_numbers import no_numbers
 from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.row_order import without_counting
@@ -272,7 +271,7 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     for name in columns:
         kind = table.dtype(name)
         if kind is None:
-            raise no_numbers(table, name, columns)
+            raise _no_numbers(table, name, columns)
         kinds.append(kind)
     if all(kind == kinds[0] for kind in kinds):
         found = kinds[0]
@@ -283,6 +282,41 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     if found.kind in "iub" and any(table.missing(name) for name in columns):
         return np.dtype(np.int64 if missing == "minus_one" else np.float64)
     return found
+
+
+def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
+    """What to say of a column without numbers, one of `columns`.
+
+    Cost: reads a text up to the first such field.
+    """
+    found = table.kind(name)
+    way = "cast the column to numbers: `column.cast('float64')`"
+    if found.startswith(("list", "large_list", "fixed_size_list")):
+        way = f"name it alone, with its file: `{table.path}:{name}`"
+    elif found == "text":
+        way = (
+            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
+            "false; names become numbers by `codes, names = pandas.factorize(column)`; nodes with "
+            "names are for `--ids dictionary`"
+        )
+        found += _first_text(table, name)
+    if len(columns) > 1:
+        way += f"; choose columns by `{table.path}:NAME,NAME`"
+    return InvalidError(
+        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
+    )
+
+
+def _first_text(table: Table, name: str) -> str:
+    """Where a text has the first field that is no number, and what it is."""
+    if isinstance(table, TextTable):
+        try:
+            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
+                pass
+        except InvalidError as error:
+            _, _, why = str(error).partition("\n")[0].partition("`: ")
+            return f" ({why})"
+    return ""
 
 
 def described(table: Table) -> str:

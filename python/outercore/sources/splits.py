@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.sources.columns import NodeColumns, id_column
-from outercore.sources.npz import NpzMember, member_names, open_member
+from outercore.sources.npz import member_names, open_member
 from outercore.sources.rows import (
     Reading,
     RowSource,
@@ -64,17 +64,26 @@ class SplitChoice:
         return cls(tuple(single), Path(archives[0]) if archives else None)
 
 
-def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSource]:
-    """A split given as `NAME=FILE`; `val` and the like are called `valid`."""
+def split_name(text: str) -> tuple[str, str]:
+    """Name and file of `NAME=FILE`; `val` and the like are called `valid`.
+
+    Errors: `InvalidError` for another form.
+    """
     name, equals, file = text.partition("=")
     if not equals or not name:
         raise InvalidError(
             f"--split: expected NAME=FILE, such as `train=train.npy`, found `{text}`"
         )
+    return normal_split(name), file
+
+
+def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSource]:
+    """A split given as `NAME=FILE`, with its name."""
+    name, file = split_name(text)
     reading = reading or Reading()
     spec = FileSpec.parse(file)
     if is_array(spec):
-        return normal_split(name), as_ids(open_rows(spec, replace(reading, fill=None)), reading)
+        return name, as_ids(open_rows(spec, replace(reading, fill=None)), reading)
     files = states(spec.path)
     table = open_node_table(spec, reading)
     columns = split_columns(name, spec, table)
@@ -82,7 +91,7 @@ def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSourc
     # A node without a row is not in the split.
     rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
     rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
-    return normal_split(name), replace(rows, files=files, notes=[columns.described(name, table)])
+    return name, replace(rows, files=files, notes=[columns.described(name, table)])
 
 
 @dataclass(frozen=True)
@@ -182,13 +191,7 @@ def _as_mask(source: RowSource) -> RowSource:
 
 
 def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, RowSource]]:
-    """The splits in an archive, by their usual names (`train`, `val_idx`, `test_mask`, ...)."""
-    members = split_members(path)
-    return [(split, as_ids(npz_rows(member), reading)) for split, member in members]
-
-
-def split_members(path: Path) -> list[tuple[str, NpzMember]]:
-    """Which array of an archive is which split.
+    """The splits in an archive, by their usual names (`train`, `val_idx`, `test_mask`, ...).
 
     Errors: `InvalidError` where none is called like a split.
     """
@@ -199,7 +202,8 @@ def split_members(path: Path) -> list[tuple[str, NpzMember]]:
     for split, names in _NAMES.items():
         member = next((name for name in names if name in known), None)
         if member is not None:
-            found.append((split, open_member(path, (member,))))
+            rows = npz_rows(open_member(path, (member,)))
+            found.append((split, as_ids(rows, reading)))
     if not found:
         listed = ", ".join(f"`{name}`" for name in known)
         raise InvalidError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -231,21 +230,6 @@ class TextFile:
         table = _core.TextTable(self.path, json.dumps(self.dialect))
         while (flat := table.next(columns, "floats")) is not None:
             yield flat.reshape(-1, len(columns))
-
-    def first_text(self, column: int) -> tuple[int, str] | None:
-        """The first line and field of a column that is no number; `None` if all can be read as one.
-
-        Errors: `InvalidError` with line and column for a number that float64 cannot hold.
-        """
-        try:
-            for _ in self.floats([column]):
-                pass
-        except InvalidError as error:
-            found = re.search(r": line (\d+): column .*: found `(.*)`, expected a n", str(error))
-            if found is None:
-                raise
-            return int(found[1]), found[2]
-        return None
 
     def texts(self, columns: list[int]) -> Iterator[list[pa.Array]]:
         """Batches of the columns as Arrow's large strings."""

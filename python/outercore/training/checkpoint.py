@@ -28,7 +28,6 @@ from outercore.storage import Storage, device_errors, replace_file
 from outercore.training.config import RESUME
 
 VERSION = 2
-"""Of version 1 there are no checksums; it is still read."""
 _POINTER = "latest"
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
@@ -144,15 +143,15 @@ class Checkpoints:
     def _read(self, directory: Path) -> Snapshot:
         what = f"checkpoint `{directory}`"
         try:
-            state = unseal((directory / _STATE).read_bytes(), f"{what}: `{_STATE}`", since=VERSION)
+            state = unseal((directory / _STATE).read_bytes(), f"{what}: `{_STATE}`")
             version = state.get("version")
-            if version not in (1, VERSION):
+            if version != VERSION:
                 raise VersionError(
                     f"{what}: expected version {VERSION}, found {version}\n"
                     "hint: resume it with the Outercore that wrote it"
                 )
             data = (directory / _TENSORS).read_bytes()
-            if version == VERSION and (found := checksum_of(data)) != state.get(_TENSORS):
+            if (found := checksum_of(data)) != state.get(_TENSORS):
                 raise CorruptError(
                     f"{what}: `{_TENSORS}`: found checksum {found}, expected {state.get(_TENSORS)}"
                 )

@@ -261,16 +261,12 @@ class RunConfig:
         ),
     ] = "auto"
     device: DeviceOption = "auto"
-    checkpoint_batches: Annotated[
-        int, Option("Batches between two checkpoints, besides one an epoch; 0 for none.")
-    ] = 0
     checkpoint_seconds: Annotated[
         float, Option("Seconds between two checkpoints, besides one an epoch; 0 for none.")
     ] = 300.0
 
     def __post_init__(self) -> None:
         within("run.seed", self.seed, 0, 2**63 - 1)
-        within("run.checkpoint_batches", self.checkpoint_batches, 0, None)
         within("run.checkpoint_seconds", self.checkpoint_seconds, 0.0, None)
 
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from outercore.errors import CorruptError
+from outercore.mapped import forget, mapped
+from outercore.runs.record import Timeline
+from outercore.training.models import Network
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
 
 _CHUNK = 1 << 20
+
+
+def degrees_for(
+    network: Any, graph: Graph, timeline: Timeline | None = None
+) -> torch.Tensor | None:
+    """The in-degrees by which a network weighs; `None` for one that does not."""
+    if not (isinstance(network, Network) and network.needs_degrees):
+        return None
+    with timeline.span("in-degrees") if timeline is not None else nullcontext():
+        return torch.from_numpy(in_degrees(graph, count_loops=network.counts_loops))
 
 
 def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
@@ -24,12 +37,12 @@ def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
     found; 4 bytes of memory a node.
     """
     degrees = np.empty(graph.num_nodes, np.float32)
-    offsets = _Stream(graph, "edges/edge/offsets")
+    offsets = _topology(graph, "offsets")
     loops_possible = _may_have_loops(graph) and not count_loops
-    sources = _Stream(graph, "edges/edge/sources") if loops_possible else None
+    sources = _topology(graph, "sources") if loops_possible else None
     for first in range(0, graph.num_nodes, _CHUNK):
         last = min(first + _CHUNK, graph.num_nodes)
-        bounds = offsets.read(first, last + 1).astype(np.int64)
+        bounds = _some(offsets, first, last + 1)
         degrees[first:last] = np.diff(bounds)
         if sources is not None:
             degrees[first:last] -= _loops(sources, bounds, first)
@@ -42,54 +55,39 @@ def largest_window(graph: Graph, rows: int, columns: range | None = None) -> int
     `columns` are all by default; of a part of them, places count from its first.
     """
     columns = range(graph.num_nodes) if columns is None else columns
-    offsets = _Stream(graph, "edges/edge/offsets")
+    offsets = _topology(graph, "offsets")
     most = 0
     step = max(_CHUNK // rows, 1) * rows
     for first in range(columns.start, columns.stop, step):
         last = min(first + step, columns.stop)
-        bounds = offsets.read(first, last + 1).astype(np.int64)
+        bounds = _some(offsets, first, last + 1)
         marks = np.append(bounds[:-1:rows], bounds[-1])
         most = max(most, int(np.diff(marks).max(initial=0)))
     return most
 
 
-def _loops(sources: _Stream, bounds: NDArray[np.int64], first: int) -> NDArray[np.float32]:
+def _loops(sources: NDArray[Any], bounds: NDArray[np.int64], first: int) -> NDArray[np.float32]:
     """Self-loops of the nodes `first..`, whose columns lie between consecutive `bounds`."""
     loops = np.zeros(len(bounds) - 1, np.float32)
     for start in range(int(bounds[0]), int(bounds[-1]), _CHUNK):
         stop = min(start + _CHUNK, int(bounds[-1]))
         column = np.searchsorted(bounds, np.arange(start, stop), side="right") - 1
-        here = sources.read(start, stop).astype(np.int64) == column + first
+        here = _some(sources, start, stop) == column + first
         np.add.at(loops, column[here], 1.0)
     return loops
+
+
+def _topology(graph: Graph, part: str) -> NDArray[Any]:
+    return mapped(graph.root, graph.manifest["arrays"][f"edges/edge/{part}"])
+
+
+def _some(values: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = values[start:stop].astype(np.int64)
+    # What is mapped counts as our memory.
+    forget(values)
+    return found
 
 
 def _may_have_loops(graph: Graph) -> bool:
     options = graph.manifest.get("provenance", {}).get("options", {})
     return options.get("self_loops") != "drop"
-
-
-class _Stream:
-    """Ranges of a one-dimensional array, read rather than mapped: maps count as our memory."""
-
-    def __init__(self, graph: Graph, key: str) -> None:
-        described: dict[str, Any] = graph.manifest["arrays"][key]
-        self._path = Path(graph.root) / described["file"]
-        self._dtype = np.dtype(described["dtype"])
-        self._offset = int(described["data_offset"])
-        self._length = int(described["shape"][0])
-
-    def read(self, start: int, stop: int) -> NDArray:
-        count = stop - start
-        values = np.fromfile(
-            self._path,
-            self._dtype,
-            count=count,
-            offset=self._offset + start * self._dtype.itemsize,
-        )
-        if len(values) != count:
-            raise CorruptError(
-                f"array `{self._path}`: expected {self._length} values, "
-                f"found {start + len(values)}\nhint: run `outercore check` on the data set"
-            )
-        return values

@@ -152,11 +152,6 @@ class Trainer:
             validation=self._scoring.validation_kind(),
         )
 
-    def _loss(self, batch: Any, degrees: Tensor | None) -> tuple[Tensor, int]:
-        """The mean loss of a batch, and of how many seeds it is the mean."""
-        logits = self._model(batch, degrees)
-        return self._task.loss(logits, batch.y[: batch.batch_size]), int(batch.batch_size)
-
     def _train_epoch(self) -> None:
         """Trains on what is left of the epoch."""
         while True:
@@ -177,17 +172,17 @@ class Trainer:
         loader.seek(position.batch)
         self._observer.epoch_started(position.epoch, len(loader), position.batch)
         self._model.train()
-        due = _CheckpointClock(self._config)
         self._meter = Meter(loader, position.counters, self._timeline)
         try:
             with self._timeline.span("train", epoch=position.epoch):
-                self._train_on(self._meter, due)
+                self._train_on(self._meter)
         finally:
             position.counters = self._meter.read()
 
-    def _train_on(self, meter: Meter, due: _CheckpointClock) -> None:
+    def _train_on(self, meter: Meter) -> None:
         position = self._position
-        started = time.perf_counter()
+        every = self._config.run.checkpoint_seconds
+        started = kept = time.perf_counter()
         for batch in meter.batches():
             loss, seeds = self._step(batch)
             now = time.perf_counter()
@@ -198,10 +193,10 @@ class Trainer:
             started = now
             self._observer.batch_done(loss, seeds, meter.counters)
             self._stop.check()
-            if due.passed():
+            if every and now - kept >= every:
                 position.counters = meter.read()
                 self._checkpoint()
-                due.restart()
+                kept = time.perf_counter()
 
     def _step(self, batch: Any) -> tuple[float, int]:
         position = self._position
@@ -328,26 +323,6 @@ def derived_seed(*parts: int) -> int:
     """A 63-bit seed that is a function of `parts` and of nothing else."""
     words = np.random.SeedSequence(parts).generate_state(1, np.uint64)
     return int(words[0]) >> 1
-
-
-class _CheckpointClock:
-    """Says when a checkpoint within an epoch is due, by batches or by age."""
-
-    def __init__(self, config: TrainConfig) -> None:
-        self._every_batches = config.run.checkpoint_batches
-        self._every_seconds = config.run.checkpoint_seconds
-        self.restart()
-
-    def restart(self) -> None:
-        self._batches = 0
-        self._since = time.monotonic()
-
-    def passed(self) -> bool:
-        """Counts a batch; whether a checkpoint is due after it."""
-        self._batches += 1
-        if self._every_batches and self._batches >= self._every_batches:
-            return True
-        return bool(self._every_seconds) and time.monotonic() - self._since >= self._every_seconds
 
 
 def _device(name: str) -> torch.device:

@@ -28,7 +28,6 @@ from outercore.training.typed.schema import Schema
 
 _FORMAT = "outercore-model"
 _VERSION = 2
-"""Of version 1 there are no checksums; it is still read."""
 EXPORTED = "outercore-inference"
 """The format of what `outercore export-model` makes of a model."""
 
@@ -100,15 +99,13 @@ def load_model(directory: Path) -> SavedModel:
             "hint: give a run directory of `outercore train`, or its `model`"
         )
     try:
-        described = unseal(path.read_bytes(), f"model `{directory}`: `model.json`", since=_VERSION)
-        if described.get("format") != _FORMAT or described.get("version") not in (1, _VERSION):
+        described = unseal(path.read_bytes(), f"model `{directory}`: `model.json`")
+        if described.get("format") != _FORMAT or described.get("version") != _VERSION:
             raise VersionError(
                 f"model `{path}`: expected {_FORMAT} version {_VERSION}, found "
                 f"{described.get('format')} version {described.get('version')}"
             )
-        weights = _from_bytes(
-            (directory / "model.safetensors").read_bytes(), summed=described["version"] >= _VERSION
-        )
+        weights = _from_bytes((directory / "model.safetensors").read_bytes())
     except (OSError, ValueError, SafetensorError, CorruptError) as error:
         what = "" if isinstance(error, CorruptError) else f"model `{directory}`: "
         raise CorruptError(f"{what}{error}\nhint: {_way_out(directory)}") from error
@@ -144,19 +141,18 @@ def _to_bytes(tensors: dict[str, Tensor], scores: dict[str, Any]) -> bytes:
     return save(tensors, metadata={**metadata, CHECKSUM: _checksum(tensors, metadata)})
 
 
-def _from_bytes(data: bytes, *, summed: bool) -> dict[str, Tensor]:
+def _from_bytes(data: bytes) -> dict[str, Tensor]:
     """The weights in `data`.
 
     Errors: `CorruptError`, and what safetensors raises, where they are not as they were written.
     """
     tensors = load(data)
-    if summed:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        metadata = header.get("__metadata__", {})
-        expected = metadata.pop(CHECKSUM, None)
-        found = _checksum(tensors, metadata)
-        if found != expected:
-            raise ValueError(f"`model.safetensors`: found checksum {found}, expected {expected}")
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    metadata = header.get("__metadata__", {})
+    expected = metadata.pop(CHECKSUM, None)
+    found = _checksum(tensors, metadata)
+    if found != expected:
+        raise ValueError(f"`model.safetensors`: found checksum {found}, expected {expected}")
     return tensors
 
 

@@ -6,7 +6,6 @@ Whole graphs are in `graph_work.py`, edges in `links/work.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,10 +18,10 @@ from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
-from outercore.training.degrees import in_degrees
+from outercore.training.degrees import degrees_for
 from outercore.training.inference import Inference, Predictor
 from outercore.training.loaders import LoaderFactory, Loaders
-from outercore.training.models import Network, build_model
+from outercore.training.models import build_model
 from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
@@ -141,11 +140,7 @@ class NodeWork:
 
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Reads the in-degrees where the network weighs by them."""
-        if not (isinstance(self.model, Network) and self.model.needs_degrees):
-            return
-        with timeline.span("in-degrees") if timeline is not None else nullcontext():
-            table = in_degrees(self._graph, count_loops=self.model.counts_loops)
-            self._degrees = torch.from_numpy(table)
+        self._degrees = degrees_for(self.model, self._graph, timeline)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the seeds."""

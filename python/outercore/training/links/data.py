@@ -99,7 +99,7 @@ def open_links(
             storage.make_directory(root)
             _prepare(root, original, config, check, storage)
     what = f"`{root / _DESCRIBED}`"
-    described = unseal((root / _DESCRIBED).read_bytes(), what, since=_VERSION)
+    described = unseal((root / _DESCRIBED).read_bytes(), what)
     if described.get("version") != _VERSION:
         raise CorruptError(f"{what}: expected version {_VERSION}, found {described.get('version')}")
     _require_whole(root, described["bytes"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -15,17 +15,9 @@ from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import normal_split
 from outercore.training.checkpoint import Position
-from outercore.training.config import LinkMetric, TrainConfig
-from outercore.training.degrees import in_degrees
-from outercore.training.inference import Inference
-from outercore.training.links.data import LinkData, open_links
-from outercore.training.links.loaders import LinkLoaders
-from outercore.training.links.metrics import LinkScores
-from outercore.training.links.model import LinkModel
-from outercore.training.links.scoring import LinkScoring
-from outercore.training.links.work import inference_sampling
+from outercore.training.config import TrainConfig
+from outercore.training.links.work import LinkPlace, LinkWork
 from outercore.training.loaders import LoaderFactory
-from outercore.training.models import Network
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import SavedModel
 
@@ -60,15 +52,29 @@ def evaluate_links(
         )
     run = _run_of(directory, graph)
     run.require_same(graph)
-    links = open_links(run.links, graph, run.config())
-    part = normal_split(part)
+    stop, scratch = StopRequest(), directory / _SCRATCH
+    place = LinkPlace(run.links, Position, stop)
+    work = LinkWork(graph, config, place, open_loader=open_loader, note=observer.note, saved=saved)
+    part, links = normal_split(part), work.links
     if part not in links.parts:
         raise NotFoundError(
             f"run `{run.path}`: no held-out edges `{part}`; it has "
             f"{', '.join(f'`{name}`' for name in links.parts) or 'none'}\n"
             "hint: `--split` takes `valid` or `test`"
         )
-    scores = _score(links, saved, config, part, sampled, directory, observer, open_loader)
+    scratch.mkdir(exist_ok=True)
+    try:
+        # A directory of its own: another evaluation of the same model may be at work.
+        with stop_on_signals(stop), tempfile.TemporaryDirectory(dir=scratch) as own:
+            work.loaders.release_training()
+            work.prepare()
+            device = torch.device("cpu")
+            scoring = work.scoring(scratch=Path(own), device=device, observer=observer, stop=stop)
+            scores = scoring.scores(part, sampled=sampled)
+    finally:
+        work.loaders.close()
+        with suppress(OSError):
+            scratch.rmdir()
     pairs = links.part(part)
     return {
         "model": str(directory),
@@ -100,67 +106,3 @@ def _run_of(model: Path, graph: Graph) -> TrainDirectory:
             f"of `{run.data_set}`\nhint: leave `--data` out"
         )
     return run
-
-
-def _score(
-    links: LinkData,
-    saved: SavedModel,
-    config: TrainConfig,
-    part: str,
-    sampled: bool,
-    directory: Path,
-    observer: Observer,
-    open_loader: LoaderFactory,
-) -> LinkScores:
-    model = saved.model
-    assert isinstance(model, LinkModel)
-    loaders = LinkLoaders(
-        links,
-        config,
-        Position,
-        degrees=model.needs_degrees,
-        open_loader=open_loader,
-        note=observer.note,
-    )
-    loaders.release_training()
-    stop, scratch = StopRequest(), directory / _SCRATCH
-    scratch.mkdir(exist_ok=True)
-    try:
-        # A directory of its own: another evaluation of the same model may be at work.
-        with stop_on_signals(stop), tempfile.TemporaryDirectory(dir=scratch) as own:
-            place = Path(own)
-            inference = _inference(links, model, config, loaders, place, observer, stop)
-            metric = cast("LinkMetric", saved.task.metric_name)
-            device = torch.device("cpu")
-            scoring = LinkScoring(links, config, model, metric, inference, place, device)
-            return scoring.scores(part, sampled=sampled)
-    finally:
-        loaders.close()
-        with suppress(OSError):
-            scratch.rmdir()
-
-
-def _inference(
-    links: LinkData,
-    model: LinkModel,
-    config: TrainConfig,
-    loaders: LinkLoaders,
-    scratch: Path,
-    observer: Observer,
-    stop: StopRequest,
-) -> Inference:
-    degrees, encoder = None, model.encoder
-    if isinstance(encoder, Network) and encoder.needs_degrees:
-        table = in_degrees(links.graph, count_loops=encoder.counts_loops)
-        degrees = torch.from_numpy(table)
-    return Inference(
-        links.graph,
-        encoder,
-        inference_sampling(links, config, scratch),
-        loaders,
-        degrees=degrees,
-        scratch=scratch,
-        device=torch.device("cpu"),
-        observer=observer,
-        stop=stop,
-    )

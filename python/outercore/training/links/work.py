@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,15 +18,14 @@ from outercore.runs.stop import StopRequest
 from outercore.storage import Storage
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, SamplingConfig, TrainConfig
-from outercore.training.degrees import in_degrees
+from outercore.training.degrees import degrees_for
 from outercore.training.inference import Inference
 from outercore.training.links.data import LinkData, open_links
 from outercore.training.links.loaders import LinkLoaders, require_fits
 from outercore.training.links.model import LinkModel, link_loss
 from outercore.training.links.scoring import TABLE, LinkScoring
 from outercore.training.loaders import LoaderFactory
-from outercore.training.models import Network
-from outercore.training.scoring import AnyScoring
+from outercore.training.saved import SavedModel
 from outercore.training.tasks import link_task
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ class LinkPlace:
 class LinkWork:
     """Edges, against pairs without one; messages pass along the training edges.
 
-    Prepares the edges of the run where they are not there yet.
+    Prepares the edges of the run where they are not there yet; `saved` is a model to score.
 
     Errors: `BudgetError` where a learned table does not fit; those of `open_links`.
     """
@@ -62,16 +60,22 @@ class LinkWork:
         *,
         open_loader: LoaderFactory,
         note: Callable[[str], None],
+        saved: SavedModel | None = None,
     ) -> None:
-        require_fits(graph, config)
+        if saved is None:
+            require_fits(graph, config)
         self._config = config
         stop, storage = place.stop.check, place.storage
-        self._links = open_links(place.directory, graph, config, stop, storage)
-        self.task = link_task(config.run.metric, config.model.hidden)
-        self.model = build_link_model(self._links, config)
+        self.links = open_links(place.directory, graph, config, stop, storage)
+        if saved is None:
+            self.task = link_task(config.run.metric, config.model.hidden)
+            self.model = build_link_model(self.links, config)
+        else:
+            assert isinstance(saved.model, LinkModel)
+            self.task, self.model = saved.task, saved.model
         self._degrees: Tensor | None = None
         self.loaders = LinkLoaders(
-            self._links,
+            self.links,
             config,
             place.position,
             degrees=self.model.needs_degrees,
@@ -82,16 +86,11 @@ class LinkWork:
     @property
     def labelled(self) -> Labelled:
         """The data set that the run was started with."""
-        return self._links.original
+        return self.links.original
 
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Reads the in-degrees where the network weighs by them."""
-        encoder = self.model.encoder
-        if not (isinstance(encoder, Network) and encoder.needs_degrees):
-            return
-        with timeline.span("in-degrees") if timeline is not None else nullcontext():
-            table = in_degrees(self._links.graph, count_loops=encoder.counts_loops)
-            self._degrees = torch.from_numpy(table)
+        self._degrees = degrees_for(self.model.encoder, self.links.graph, timeline)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """How far the edges of a batch are from scoring above its negatives."""
@@ -110,12 +109,12 @@ class LinkWork:
 
     def scoring(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> AnyScoring:
+    ) -> LinkScoring:
         """Scores on the held-out edges of the run."""
         inference = Inference(
-            self._links.graph,
+            self.links.graph,
             self.model.encoder,
-            inference_sampling(self._links, self._config, scratch),
+            inference_sampling(self.links, self._config, scratch),
             self.loaders,
             degrees=self._degrees,
             scratch=scratch,
@@ -124,16 +123,14 @@ class LinkWork:
             stop=stop,
         )
         metric = cast("LinkMetric", self.task.metric_name)
-        return LinkScoring(
-            self._links, self._config, self.model, metric, inference, scratch, device
-        )
+        return LinkScoring(self.links, self._config, self.model, metric, inference, scratch, device)
 
     def facts(self) -> dict[str, Any]:
         """How many edges are trained on, pass messages, and are held out."""
-        parts = {part: self._links.part(part) for part in self._links.parts}
+        parts = {part: self.links.part(part) for part in self.links.parts}
         links = {
-            "train": len(self._links.train()),
-            "message_passing_arcs": self._links.graph.num_edges,
+            "train": len(self.links.train()),
+            "message_passing_arcs": self.links.graph.num_edges,
             **{part: len(pairs.edges) for part, pairs in parts.items()},
             **{f"{part}_neg": len(pairs.negatives) for part, pairs in parts.items()},
         }
