@@ -93,8 +93,8 @@ class Graph:
     @property
     def is_typed(self) -> bool:
         """Whether there are other types than ``node`` and ``edge`` (a heterogeneous graph)."""
-        types = self.manifest["node_types"], self.manifest["edge_types"]
-        return [list(names) for names in types] != [["node"], ["edge"]]
+        nodes, edges = set(self.manifest["node_types"]), set(self.manifest["edge_types"])
+        return bool(nodes - {"node"} or edges - {"edge"})
 
     @property
     def labelled_type(self) -> str | None:
