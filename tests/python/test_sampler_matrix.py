@@ -60,7 +60,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[oc.Graph, SlowGraph
     times = {name: random.integers(0, 20, count) for name, count in counts.items()}
     given = []
     for name, count in counts.items():
-        columns = {"time": pa.array(times[name], pa.timestamp("ms"))}
+        columns = {"time": pa.array(times[name], pa.timestamp("us"))}
         if name != "venue":
             columns["f"] = random.random(count, dtype=np.float32)
         pq.write_table(pa.table(columns), root / f"{name}.parquet")

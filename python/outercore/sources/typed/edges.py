@@ -16,6 +16,7 @@ from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, common_type
 from outercore.sources.typed.keys import EMPTY, Column, Keys, column_of
 from outercore.sources.typed.tables import EdgeTable, NodeTable
+from outercore.sources.typed.times import in_microseconds, is_time
 
 _ROWS = 1 << 17
 Dangling = Literal["refuse", "drop"]
@@ -142,15 +143,21 @@ class EdgesOfType:
         filled = self._filled()
         types = {common_type(ends.table.table, [name]) for ends in filled}
         dtype = np.result_type(*types)
+        times = {is_time(ends.table.table, name) for ends in filled}
+        if len(times) > 1:
+            paths = " and ".join(f"`{ends.table.spec.path}`" for ends in filled)
+            raise InvalidError(f"{paths}: column `{name}` holds times in one of them only")
 
         def chunks() -> Iterator[NDArray]:
             for ends in filled:
                 first = 0
                 for rows in ends.table.table.numbers([name], dtype, "nan"):
                     kept = ends.kept(keys, slice(first, first + len(rows)))
+                    values = np.ascontiguousarray(rows[:, 0])
+                    if True in times:
+                        values = in_microseconds(ends.table.table, name, values, first)
                     first += len(rows)
-                    values = rows[:, 0] if kept is None else rows[kept, 0]
-                    yield np.ascontiguousarray(values)
+                    yield values if kept is None else values[kept]
 
         files = tuple(state for ends in self.ends for state in ends.table.files)
         return RowSource(

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
 from outercore.errors import InvalidError
 from outercore.sources.columns import NodeColumns, id_column
 from outercore.sources.graph import NodeArray
 from outercore.sources.lists import is_list
-from outercore.sources.rows import Reading, is_array, open_node_table, open_rows, table_rows
+from outercore.sources.rows import (
+    Reading,
+    RowSource,
+    is_array,
+    open_node_table,
+    open_rows,
+    table_rows,
+)
 from outercore.sources.sparse_rows import is_sparse, sparse_rows
 from outercore.sources.table import FileSpec, ParquetTable, Table, require_column
 from outercore.sources.typed.tables import NodeTable
+from outercore.sources.typed.times import in_microseconds, is_time
 
 
 def open_features(
@@ -74,14 +87,15 @@ def _of_table(
         return [NodeArray("features", "x", rows, nodes.node_type)], []
     table = nodes.table
     names = [name for name in table.names if name not in (nodes.key, besides)]
-    times = [name for name in names if _is_time(table, name)]
+    times = [name for name in names if is_time(table, name)]
     names = [name for name in names if name not in times]
     lists = [name for name in names if isinstance(table, ParquetTable) and is_list(table, name)]
     numbers = [name for name in names if name not in lists and table.dtype(name) is not None]
     features = lists if len(lists) == 1 else numbers
-    arrays = times + (numbers if len(lists) == 1 else []) + (lists if len(lists) > 1 else [])
+    arrays = (numbers if len(lists) == 1 else []) + (lists if len(lists) > 1 else [])
     left_out = [name for name in names if name not in features + arrays]
-    found = [
+    found = [NodeArray("array", name, _times(table, name), nodes.node_type) for name in times]
+    found += [
         NodeArray("array", name, _rows(nodes.spec, table, [name], reading), nodes.node_type)
         for name in arrays
     ]
@@ -107,5 +121,13 @@ def _rows(spec: FileSpec, table: Table, names: list[str], reading: Reading):  # 
     return table_rows(spec, table, NodeColumns(None, names), reading)
 
 
-def _is_time(table: Table, name: str) -> bool:
-    return table.kind(name).startswith(("timestamp", "date", "time"))
+def _times(table: Table, name: str) -> RowSource:
+    """A column of times."""
+
+    def chunks() -> Iterator[NDArray[np.int64]]:
+        first = 0
+        for rows in table.numbers([name], np.dtype(np.int64), "nan"):
+            yield in_microseconds(table, name, np.ascontiguousarray(rows[:, 0]), first)
+            first += len(rows)
+
+    return RowSource(f"{table.path}:{name}", np.dtype(np.int64), None, table.rows, chunks)

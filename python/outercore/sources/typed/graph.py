@@ -20,6 +20,7 @@ from outercore.sources.typed.keys import Column, Keys, column_of
 from outercore.sources.typed.labels import SHARES, label_column, open_labels, random_splits
 from outercore.sources.typed.splits import Splits
 from outercore.sources.typed.tables import NodeTable, open_edge_types, open_node_types
+from outercore.sources.typed.times import require_one_clock
 from outercore.sources.unchanged import FileState, require_unchanged
 
 
@@ -88,6 +89,12 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     reading = Reading(inputs.text, inputs.fill, memory=parse_size(options.memory) // 4)
     nodes = open_node_types(inputs.nodes, reading)
     tables = open_edge_types(inputs.edges, nodes, reading)
+    require_one_clock(
+        [
+            *((one.table, name) for one in nodes.values() if one.table for name in one.table.names),
+            *((one.table, name) for one in tables for name in one.others),
+        ]
+    )
     edges, uses = edges_of_types(tables, nodes, add_reverse=inputs.add_reverse)
     besides, labels = {}, list[NodeArray]()
     if inputs.label is not None:
