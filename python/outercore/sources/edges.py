@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -70,11 +71,23 @@ class EdgeSource:
     """The number of the first node, where the format does not say it."""
     files: tuple[FileState, ...] = ()
     """What it is read from, as it was when it was opened."""
+    digest: str = ""
+    """The `digest_of` an array that no file holds."""
 
     @property
     def identity(self) -> str:
         """What tells that another import has other edges: the name, and the state of `files`."""
-        return " ".join([self.name, *map(str, self.files)])
+        return " ".join([self.name, *map(str, self.files), *filter(None, [self.digest])])
+
+
+def digest_of(array: NDArray) -> str:
+    """A digest of an array's values, type and shape.
+
+    An interrupted import of the array goes on only with the same one.
+    """
+    digest = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def open_edges(

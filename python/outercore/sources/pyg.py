@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.sources.edge_arrays import EdgeArray
-from outercore.sources.edges import from_edge_index
+from outercore.sources.edges import digest_of, from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
-from outercore.sources.rows import RowSource, from_array
+from outercore.sources.pyg_attributes import (
+    EDGE_ATTRIBUTES,
+    MASKS,
+    edge_values,
+    masks_of,
+    numpy_of,
+    rows_of,
+    splits_of,
+)
+from outercore.sources.rows import from_array
+from outercore.sources.typed.pyg import import_hetero
 from outercore.split_names import normal_split
-
-_EDGE_ATTRIBUTES = (("edge_weight", "weight"), ("edge_time", "time"), ("edge_attr", "attr"))
-"""Attributes of edges, and the edge arrays they become."""
-_MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
 
 
 def from_pyg(
@@ -31,21 +35,28 @@ def from_pyg(
     mask_column: int = 0,
     options: ImportOptions | None = None,
 ) -> Any:
-    """Writes a PyG `Data` object as a data set and opens it.
+    """Writes a PyG `Data` or `HeteroData` object as a data set and opens it.
 
     Taken are `edge_index`, `x`, `y`, `edge_attr`, `edge_weight`, `edge_time`, the masks
     `train_mask`, `val_mask` and `test_mask` (their column `mask_column` where they have several),
     and the node attributes named in `arrays`; `splits` maps names to ids or masks and wins over
     the masks. A warning names the attributes that are not taken.
 
+    Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` are those of one
+    node type.
+
     Errors: `InvalidError` names what does not fit.
     """
     import outercore
 
-    source = open_data(data, splits, arrays, mask_column)
-    for note in source.notes:
+    if hasattr(data, "edge_types"):
+        notes = import_hetero(data, Path(out), splits, arrays, mask_column, options)
+    else:
+        source = open_data(data, splits, arrays, mask_column)
+        notes = source.notes
+        import_graph(source, out, options)
+    for note in notes:
         warnings.warn(note, stacklevel=2)
-    import_graph(source, out, options)
     return outercore.open(out)
 
 
@@ -59,15 +70,15 @@ def open_data(
     if getattr(data, "edge_index", None) is None:
         raise InvalidError(
             f"PyG object {type(data).__name__}: expected `edge_index`, found none\n"
-            "hint: heterogeneous graphs and `adj_t` cannot be imported yet"
+            "hint: `adj_t` is not read; a `HeteroData` is written by `outercore.from_pyg`"
         )
     found: list[NodeArray] = []
-    edge_index = _numpy("data.edge_index", data.edge_index)
+    edge_index = numpy_of("data.edge_index", data.edge_index)
     for role, name in (("features", "x"), ("labels", "y")):
         value = getattr(data, name, None)
         if value is not None:
-            found.append(NodeArray(role, name, _rows(f"data.{name}", value)))  # type: ignore[arg-type]
-    taken = {array_name for array_name, _ in _EDGE_ATTRIBUTES}
+            found.append(NodeArray(role, name, rows_of(f"data.{name}", value)))  # type: ignore[arg-type]
+    taken = {array_name for array_name, _ in EDGE_ATTRIBUTES}
     for name in arrays:
         if name in RESERVED:
             raise InvalidError(
@@ -82,20 +93,23 @@ def open_data(
                 f"data.{name}: an attribute of edges, expected one of nodes\n"
                 "hint: `edge_attr`, `edge_weight` and `edge_time` are taken without being named"
             )
-        found.append(NodeArray("array", name, _rows(f"data.{name}", value)))
+        found.append(NodeArray("array", name, rows_of(f"data.{name}", value)))
     nodes = int(data.num_nodes)
-    chosen = _masks(data, mask_column) if splits is None else _splits(splits, nodes)
+    chosen = masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
     for name, ids in chosen.items():
         rows = from_array(f"split `{name}`", ids)
         found.append(NodeArray("split", normal_split(name), rows))
-    edges = from_edge_index("data.edge_index", edge_index)
+    edges = replace(from_edge_index("data.edge_index", edge_index), digest=digest_of(edge_index))
     # PyG's `edge_index` holds both directions of an undirected edge already.
     return GraphSource(
         [edges],
         found,
         nodes,
         False,
-        _edge_arrays(data, edge_index),
+        [
+            EdgeArray(name, lambda _mirrored, rows=rows: rows)  # type: ignore[misc]
+            for name, rows in edge_values(data, edge_index)
+        ],
         notes=_not_taken(data, arrays, splits is not None),
     )
 
@@ -103,8 +117,8 @@ def open_data(
 def _not_taken(data: Any, arrays: tuple[str, ...], are_splits_given: bool) -> list[str]:
     """A note that names the attributes nothing is made of."""
     taken = {"edge_index", "x", "y", "num_nodes", *arrays}
-    taken.update(attribute for attribute, _ in _EDGE_ATTRIBUTES)
-    for names in _MASKS.values():
+    taken.update(attribute for attribute, _ in EDGE_ATTRIBUTES)
+    for names in MASKS.values():
         there = [name for name in names if name in data]
         taken.update(there if are_splits_given else there[:1])
     known = data.keys()
@@ -116,109 +130,3 @@ def _not_taken(data: Any, arrays: tuple[str, ...], are_splits_given: bool) -> li
         f"PyG object: not taken: {listed} (arrays of nodes by `arrays=(NAME, ...)`, splits by "
         "`splits={NAME: IDS}`)"
     ]
-
-
-def _edge_arrays(data: Any, edge_index: NDArray) -> list[EdgeArray]:
-    found = []
-    for attribute, name in _EDGE_ATTRIBUTES:
-        value = getattr(data, attribute, None)
-        if value is None:
-            continue
-        where = f"data.{attribute}"
-        values = _numpy(where, value)
-        count = len(values) if values.ndim else 0
-        if count != edge_index.shape[1]:
-            raise InvalidError(
-                f"{where}: {count} rows, expected {edge_index.shape[1]}: one for each column of "
-                "`edge_index`"
-            )
-        if name != "attr" and values.ndim == 2:
-            if values.shape[1] != 1:
-                raise InvalidError(f"{where}: {values.shape[1]} columns, expected one")
-            values = values[:, 0]
-        rows = from_array(where, values)
-        if name == "time" and values.dtype.kind not in "iu":
-            raise InvalidError(f"{where}: type {values.dtype}, expected whole numbers")
-        found.append(EdgeArray(name, lambda _mirrored, rows=rows: rows))  # type: ignore[misc]
-    return found
-
-
-def _masks(data: Any, column: int) -> dict[str, NDArray]:
-    masks = {}
-    for split, names in _MASKS.items():
-        name = next((name for name in names if name in data and data[name] is not None), None)
-        if name is None:
-            continue
-        mask = _numpy(f"data.{name}", data[name])
-        if mask.ndim == 2:
-            if not 0 <= column < mask.shape[1]:
-                raise InvalidError(
-                    f"mask of split `{split}`: expected column {column}, found {mask.shape[1]}"
-                )
-            mask = np.ascontiguousarray(mask[:, column])
-        if mask.dtype.kind != "b":
-            # Older code keeps masks as 0 and 1, which would also be ids.
-            if mask.dtype.kind not in "iuf" or not np.isin(mask, (0, 1)).all():
-                raise InvalidError(
-                    f"data.{name}: expected true and false, or 1 and 0, found other values\n"
-                    "hint: node ids: `from_pyg(data, out, splits={'train': IDS, ...})`"
-                )
-            mask = mask.astype(bool)
-        masks[split] = mask
-    return masks
-
-
-def _splits(splits: dict[str, Any], nodes: int) -> dict[str, NDArray]:
-    """Ids or masks as arrays.
-
-    Errors: `InvalidError` for numbers that may be either.
-    """
-    found = {}
-    for name, value in splits.items():
-        ids = _numpy(f"split `{name}`", value)
-        if not ids.size and ids.ndim == 1:
-            # An empty list has no type; NumPy makes it floats.
-            ids = ids.astype(np.int64)
-        # Twice the same id is no split; with two nodes only the narrow type tells.
-        narrow = ids.dtype.itemsize == 1 and nodes == 2
-        is_whole = ids.dtype.kind in "iu" and ids.shape == (nodes,)
-        if is_whole and (nodes > 2 or narrow) and np.isin(ids, (0, 1)).all():
-            raise InvalidError(
-                f"split `{name}`: one 0 or 1 for each node, which looks like a mask; expected "
-                "true and false, or ids\nhint: a mask: `mask.astype(bool)`, in PyTorch "
-                "`mask.bool()`"
-            )
-        found[name] = ids
-    return found
-
-
-def _rows(where: str, value: Any) -> RowSource:
-    return from_array(where, _numpy(where, value))
-
-
-def _numpy(where: str, value: Any) -> NDArray:
-    """An attribute as an array.
-
-    Errors: `InvalidError` for what NumPy has no array of.
-    """
-    if hasattr(value, "is_sparse") and (value.is_sparse or value.layout != _strided()):
-        value = value.to_dense()
-    try:
-        if hasattr(value, "detach"):
-            value = value.detach().cpu()
-            # NumPy lacks these types; float32 holds all their values.
-            if str(value.dtype).startswith(("torch.bfloat16", "torch.float8")):
-                value = value.float()
-            return value.numpy()
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        found = getattr(value, "dtype", type(value).__name__)
-        raise InvalidError(
-            f"{where}: expected an array of numbers, found {found}: {error}"
-        ) from None
-
-
-def _strided() -> Any:
-    import torch
-
-    return torch.strided

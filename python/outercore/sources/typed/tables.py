@@ -89,7 +89,7 @@ def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeT
                 f"--nodes: expected TYPE=FILE or TYPE=COUNT, such as `paper=papers.csv`, found "
                 f"`{text}`"
             )
-        _require_name("--nodes", node_type)
+        require_type_name("--nodes", node_type)
         if node_type in found:
             raise InvalidError(f"--nodes: type `{node_type}` is given twice")
         found[node_type] = _node_table(node_type, value, reading)
@@ -129,7 +129,7 @@ def open_edge_types(
                 f"`author,writes,paper=writes.csv`, found `{text}`"
             )
         source, relation, target = parts
-        _require_name("--edges", relation)
+        require_type_name("--edges", relation)
         for end in (source, target):
             if end not in nodes:
                 raise InvalidError(
@@ -203,7 +203,7 @@ def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:
     return found.to_pylist()
 
 
-def _require_name(option: str, name: str) -> None:
+def require_type_name(option: str, name: str) -> None:
     """Errors: `InvalidError` for a type that cannot be part of a path, or of a key."""
     if not _NAME.fullmatch(name) or name.startswith(".") or "__" in name:
         raise InvalidError(

@@ -1,0 +1,133 @@
+"""The attributes of PyTorch Geometric objects as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.sources.rows import RowSource, from_array
+
+EDGE_ATTRIBUTES = (("edge_weight", "weight"), ("edge_time", "time"), ("edge_attr", "attr"))
+"""Attributes of edges, and the edge arrays they become."""
+MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
+
+
+def edge_values(data: Any, edge_index: NDArray, where: str = "data") -> list[tuple[str, RowSource]]:
+    """The edge arrays of what messages call `where`, with their names.
+
+    Errors: `InvalidError` for another number of rows than edges, or times that are not whole.
+    """
+    found = []
+    for attribute, name in EDGE_ATTRIBUTES:
+        value = getattr(data, attribute, None)
+        if value is None:
+            continue
+        place = f"{where}.{attribute}"
+        values = numpy_of(place, value)
+        count = len(values) if values.ndim else 0
+        if count != edge_index.shape[1]:
+            raise InvalidError(
+                f"{place}: {count} rows, expected {edge_index.shape[1]}: one for each column of "
+                "`edge_index`"
+            )
+        if name != "attr" and values.ndim == 2:
+            if values.shape[1] != 1:
+                raise InvalidError(f"{place}: {values.shape[1]} columns, expected one")
+            values = values[:, 0]
+        rows = from_array(place, values)
+        if name == "time" and values.dtype.kind not in "iu":
+            raise InvalidError(f"{place}: type {values.dtype}, expected whole numbers")
+        found.append((name, rows))
+    return found
+
+
+def masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]:
+    """The splits that are masks of what messages call `where`.
+
+    Errors: `InvalidError` for a mask that is neither true and false nor 1 and 0.
+    """
+    masks = {}
+    for split, names in MASKS.items():
+        name = next((name for name in names if name in data and data[name] is not None), None)
+        if name is None:
+            continue
+        mask = numpy_of(f"{where}.{name}", data[name])
+        if mask.ndim == 2:
+            if not 0 <= column < mask.shape[1]:
+                raise InvalidError(
+                    f"mask of split `{split}`: expected column {column}, found {mask.shape[1]}"
+                )
+            mask = np.ascontiguousarray(mask[:, column])
+        if mask.dtype.kind != "b":
+            # Older code keeps masks as 0 and 1, which would also be ids.
+            if mask.dtype.kind not in "iuf" or not np.isin(mask, (0, 1)).all():
+                raise InvalidError(
+                    f"{where}.{name}: expected true and false, or 1 and 0, found other values\n"
+                    "hint: node ids: `from_pyg(data, out, splits={'train': IDS, ...})`"
+                )
+            mask = mask.astype(bool)
+        masks[split] = mask
+    return masks
+
+
+def splits_of(splits: dict[str, Any], nodes: int) -> dict[str, NDArray]:
+    """Ids or masks as arrays.
+
+    Errors: `InvalidError` for numbers that may be either.
+    """
+    found = {}
+    for name, value in splits.items():
+        ids = numpy_of(f"split `{name}`", value)
+        if not ids.size and ids.ndim == 1:
+            # An empty list has no type; NumPy makes it floats.
+            ids = ids.astype(np.int64)
+        # Twice the same id is no split; with two nodes only the narrow type tells.
+        narrow = ids.dtype.itemsize == 1 and nodes == 2
+        is_whole = ids.dtype.kind in "iu" and ids.shape == (nodes,)
+        if is_whole and (nodes > 2 or narrow) and np.isin(ids, (0, 1)).all():
+            raise InvalidError(
+                f"split `{name}`: one 0 or 1 for each node, which looks like a mask; expected "
+                "true and false, or ids\nhint: a mask: `mask.astype(bool)`, in PyTorch "
+                "`mask.bool()`"
+            )
+        found[name] = ids
+    return found
+
+
+def rows_of(where: str, value: Any) -> RowSource:
+    """An attribute as rows.
+
+    Errors: as `numpy_of`.
+    """
+    return from_array(where, numpy_of(where, value))
+
+
+def numpy_of(where: str, value: Any) -> NDArray:
+    """An attribute as an array.
+
+    Errors: `InvalidError` for what NumPy has no array of.
+    """
+    if hasattr(value, "is_sparse") and (value.is_sparse or value.layout != _strided()):
+        value = value.to_dense()
+    try:
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+            # NumPy lacks these types; float32 holds all their values.
+            if str(value.dtype).startswith(("torch.bfloat16", "torch.float8")):
+                value = value.float()
+            return value.numpy()
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        found = getattr(value, "dtype", type(value).__name__)
+        raise InvalidError(
+            f"{where}: expected an array of numbers, found {found}: {error}"
+        ) from None
+
+
+def _strided() -> Any:
+    import torch
+
+    return torch.strided
