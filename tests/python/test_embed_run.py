@@ -349,15 +349,6 @@ def test_the_record_of_a_run_in_partitions_has_its_order_and_bytes(
     assert all(epoch["counters"]["triples_waited_s"] > 0 for epoch in result.record["epochs"])
 
 
-def test_a_run_of_a_release_that_knew_no_groups_has_none(facts: Path, tmp_path: Path) -> None:
-    oc.embed(facts, small(budget=IN_PARTITIONS, optimiser={"epochs": 1}), out=tmp_path / "run")
-    path = tmp_path / "run/config.json"
-    values = json.loads(path.read_text())
-    del values["config"]["budget"]["group"], values["checksum"]
-    path.write_text(json.dumps(values))
-    assert EmbedDirectory.open(tmp_path / "run").config().budget.group == 1
-
-
 def test_a_run_starts_from_the_rows_of_another(facts: Path, tmp_path: Path) -> None:
     first = oc.embed(facts, small(), out=tmp_path / "first")
     config = small(optimiser={"epochs": 1, "learning_rate": 1e-9, "validate_every": 1})

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use outercore_core::{Error, NodeId};
+use outercore_core::Error;
 use outercore_format::Schema;
 
 use crate::rules::Rules;
@@ -128,15 +128,4 @@ impl SampleConfig {
         }
         seeds.saturating_add(found.min(nodes))
     }
-}
-
-/// The seeds of one batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seeds {
-    /// Number of the batch in its epoch: a coordinate of the randomness.
-    pub batch: u64,
-    /// The seed nodes; duplicates keep their own places.
-    pub nodes: Vec<NodeId>,
-    /// The time of each seed, where rules look at times; else empty.
-    pub times: Vec<i64>,
 }

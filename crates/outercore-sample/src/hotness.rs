@@ -10,8 +10,9 @@ use outercore_core::{Bytes, NodeId, Result, Stream};
 use outercore_store::{Extent, Topology};
 use rayon::ThreadPool;
 
-use crate::config::{SampleConfig, Seeds};
+use crate::config::SampleConfig;
 use crate::sampler::sample_group;
+use crate::seeds::Seeds;
 
 /// Nodes whose degrees are looked up at once.
 const DEGREES_AT_ONCE: u64 = 64 << 10;

@@ -13,9 +13,11 @@ mod locals;
 mod pick;
 pub mod rules;
 mod sampler;
+mod seeds;
 mod stored;
 
 pub use batch::{SampledBatch, Shelf};
 pub use by_type::{EdgesOfType, NodesOfType, TypedBatch};
-pub use config::{FanOut, SampleConfig, Seeds, TypedFanOuts};
+pub use config::{FanOut, SampleConfig, TypedFanOuts};
 pub use sampler::{sample_group, sample_group_on, sample_unknown_on};
+pub use seeds::Seeds;

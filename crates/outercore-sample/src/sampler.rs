@@ -13,11 +13,12 @@ use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
 use crate::batch::{SampledBatch, Shelf};
-use crate::config::{FanOut, SampleConfig, Seeds, Step};
+use crate::config::{FanOut, SampleConfig, Step};
 use crate::floyd::{Drawn, Hop};
 use crate::locals::Locals;
 use crate::pick::Picker;
 use crate::rules::{Choice, Subgraph};
+use crate::seeds::Seeds;
 use crate::stored::{MOST_NARROW, Stored};
 
 use choose::{choose_each, choose_few, for_each, relabel_all};

@@ -6,16 +6,13 @@ use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
 use super::ladies::Layer;
-use super::pick::{Places, labor, last, uniform, weighted};
+use super::pick::{OF_SOURCES, Places, labor, last, uniform, weighted};
 use super::{Choice, EqualTimes, Rules, TimeOrder};
 use crate::config::Step;
 use crate::pick::{Picker, Taken};
 
 /// Edges that are looked at together: a bound of the memory that rules take.
 const PIECE: u64 = 1 << 20;
-
-/// Tells the numbers of sources from other draws of the same hop.
-pub(super) const OF_SOURCES: u32 = 0x80;
 
 /// Columns of one step, of any batches.
 pub(crate) struct RuledColumns<'a> {

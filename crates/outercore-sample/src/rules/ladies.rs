@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use outercore_core::Stream;
 
-use super::candidates::OF_SOURCES;
+use super::pick::OF_SOURCES;
 use crate::config::FanOut;
 
 /// The in-edges of the nodes of a layer, one after the other.

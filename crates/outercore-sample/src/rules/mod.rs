@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use candidates::{Picked, RuledColumns};
 
-use crate::config::Seeds;
+use crate::seeds::Seeds;
 
 /// Rules beyond the fan-out. The default has none: any in-edge, each equally likely.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,9 @@ use outercore_core::Uniform;
 use crate::config::FanOut;
 use crate::pick::{Picker, Taken};
 
+/// Tells the numbers of sources from other draws of the same hop.
+pub(super) const OF_SOURCES: u32 = 0x80;
+
 /// Places of in-edges, among all of a node.
 pub(super) type Places = Vec<u64>;
 

@@ -1,0 +1,12 @@
+use outercore_core::NodeId;
+
+/// The seeds of one batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seeds {
+    /// Number of the batch in its epoch: a coordinate of the randomness.
+    pub batch: u64,
+    /// The seed nodes; duplicates keep their own places.
+    pub nodes: Vec<NodeId>,
+    /// The time of each seed, where rules look at times; else empty.
+    pub times: Vec<i64>,
+}
