@@ -21,10 +21,12 @@ from outercore.sources.edge_arrays import EdgeChoice
 from outercore.sources.first_node import note_on_first_node
 from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
+from outercore.sources.named import hetero_directory
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
-from outercore.sources.typed.graph import TypedInputs, import_typed
+from outercore.sources.typed.graph import TypedInputs, import_typed, write_typed
+from outercore.sources.typed.ogb import open_hetero_layout
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
@@ -36,6 +38,8 @@ _OF_TYPED = (
     *("fill", "task", "feature_dtype"),
 )
 """Options of several types of nodes and edges."""
+_OF_HETERO = ("edges", "ogb_split", "add_reverse", "task", "feature_dtype")
+"""Options of a heterogeneous data set of OGB."""
 _OF_ALL = ("out", "separator", "header", "comment", "duplicates", "memory", "overwrite", "json")
 """Options of triples and of any other graph."""
 
@@ -213,6 +217,8 @@ def import_(context: typer.Context, given: _Options) -> None:
         )
     elif given.triples:
         _import_facts(context, given)
+    elif len(given.edges) == 1 and (root := hetero_directory(given.edges[0])) is not None:
+        _import_hetero(context, given, root)
     else:
         _import_edges(context, given)
 
@@ -275,6 +281,28 @@ def _import_types(context: typer.Context, given: _Options) -> None:
     how = replace(given.how, command=options.command_line())
     with console.bars(quiet=given.json) as progress:
         found = import_typed(inputs, given.out, how, progress, console.note)
+    _show_types(given, found)
+
+
+def _import_hetero(context: typer.Context, given: _Options, root: Path) -> None:
+    """A directory of OGB with several types."""
+    defaults = {one.name: one.default for one in context.command.params}
+    known = {*_OF_HETERO, *_OF_ALL} - {"separator", "header", "comment"}
+
+    def is_changed(name: str) -> bool:
+        return name not in known and context.params[name] != defaults[name]
+
+    _refuse(context, is_changed, "does not go with a heterogeneous data set of OGB")
+    how = replace(given.how, command=options.command_line())
+    memory = parse_size(how.memory) // 4
+    source = open_hetero_layout(root, given.ogb_split, add_reverse=given.add_reverse, memory=memory)
+    with console.bars(quiet=given.json) as progress:
+        found = write_typed(source, given.out, how, progress, console.note)
+    _show_types(given, found)
+
+
+def _show_types(given: _Options, found: dict[str, Any]) -> None:
+    """What was imported, with a table of node types and one of edge types."""
     # Tables of types follow, so of each array only what is missing in it is listed.
     gaps = ("nan", "infinite", "unlabelled")
     counts: dict[str, Any] = {}

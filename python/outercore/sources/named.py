@@ -8,7 +8,7 @@ from typing import Any
 
 from outercore.errors import DeviceError, InvalidError, NotFoundError, UnsupportedError
 from outercore.sources.graph import GraphSource
-from outercore.sources.ogb import open_layout
+from outercore.sources.ogb import is_hetero_layout, open_layout
 from outercore.sources.pyg import open_data
 
 CACHE = Path("~/.cache/outercore")
@@ -57,6 +57,17 @@ def open_named(text: str, cache: Path = CACHE, *, split: str | None = None) -> G
     return open_data(_pyg_data(name, directory))
 
 
+def hetero_directory(text: str, cache: Path = CACHE) -> Path | None:
+    """The directory of the heterogeneous OGB data set that `text` names; `None` for all else.
+
+    Errors: as `open_named`.
+    """
+    root = Path(text)
+    if text.startswith("ogb:"):
+        root, _ = _ogb_directory(text.removeprefix("ogb:"), cache.expanduser() / "ogb")
+    return root if is_hetero_layout(root) else None
+
+
 def _pyg_data(name: str, directory: Path) -> Any:
     datasets = _library(
         "torch_geometric.datasets", "torch-geometric", 'pip install "outercore[torch]"'
@@ -95,8 +106,6 @@ def _ogb_directory(name: str, directory: Path) -> tuple[Path, bool]:
     if name not in listed:
         raise NotFoundError(f"OGB has no node data set `{name}`; it has {', '.join(listed)}")
     described = dict(zip(next(iter(table.values())), table[name], strict=True))
-    if str(described.get("is hetero")) == "True":
-        raise UnsupportedError(f"ogb:{name}: heterogeneous graphs cannot be imported yet")
     unpacked = directory / described["download_name"]
     if not (unpacked / "raw").exists():
         directory.mkdir(parents=True, exist_ok=True)

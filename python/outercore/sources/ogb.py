@@ -21,9 +21,10 @@ from outercore.sources.text import TextFile, TextOptions
 from outercore.sources.unchanged import states
 
 _SPLITS = ("train", "valid", "test")
-_PLAIN = TextOptions(separator="comma", header=False, comment="")
+PLAIN = TextOptions(separator="comma", header=False, comment="")
 """How all of OGB's text files are written."""
-_TYPED = ("triplet-type-list.csv.gz", "num-node-dict.csv.gz", "relations")
+COUNTS, TRIPLES = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
+_TYPED = (TRIPLES, COUNTS, "relations")
 """What a heterogeneous data set has in its raw folder."""
 _READ = (
     "edge.csv.gz",
@@ -45,6 +46,11 @@ def is_layout(root: Path) -> bool:
     return (root / "raw" / "edge.csv.gz").exists() or (root / "raw" / "data.npz").exists()
 
 
+def is_hetero_layout(root: Path) -> bool:
+    """Whether `root` looks like a heterogeneous OGB data set in text, such as `ogbn-mag`."""
+    return (root / "raw" / COUNTS).exists() and (root / "raw" / TRIPLES).exists()
+
+
 def open_layout(
     root: Path, split: str | None = None, *, undirected: bool | None = None
 ) -> GraphSource:
@@ -55,15 +61,16 @@ def open_layout(
     which may be left out where there is one. `undirected` is OGB's `add_inverse_edge`, known by
     the folder's name where it is not given.
 
-    Errors: `NotFoundError` where `root` is neither; `UnsupportedError` for a heterogeneous one.
+    Errors: `NotFoundError` where `root` is neither; `InvalidError` for a part of a heterogeneous
+    one.
     """
     raw = root / "raw"
     refuse_foreign(root)
     typed = next((name for name in _TYPED if (raw / name).exists()), None)
     if typed is not None:
-        raise UnsupportedError(
-            f"directory `{root}`: a heterogeneous OGB data set (`raw/{typed}`), which cannot be "
-            "imported yet\nhint: import the edges of one relation as a graph of their own"
+        raise InvalidError(
+            f"directory `{root}`: a heterogeneous OGB data set by `raw/{typed}`, expected "
+            f"`raw/{_TYPED[0]}` and `raw/{_TYPED[1]}`"
         )
     if undirected is None:
         undirected = True if root.resolve().name in _BOTH_WAYS else None
@@ -77,7 +84,9 @@ def open_layout(
             "`raw/data.npz`, a TU set with `NAME_graph_indicator.txt`, or `.parquet` files"
         )
     # Looks at the name of the split too.
-    source.arrays.extend(_splits(root / "split", split))
+    source.arrays.extend(
+        NodeArray("split", name, rows) for name, rows in split_arrays(root / "split", split)
+    )
     source.notes.extend(_not_read(root, split))
     if undirected:
         source.notes.append(
@@ -114,7 +123,7 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
     if features.exists():
         arrays.append(NodeArray("features", "x", _numbers(features)))
     if labels.exists():
-        arrays.append(NodeArray("labels", "y", _labels(labels)))
+        arrays.append(NodeArray("labels", "y", label_rows(labels)))
     edge_features = raw / "edge-feat.csv.gz"
     if edge_features.exists():
         found = _numbers(edge_features)
@@ -124,7 +133,7 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
     if counts.exists():
         sizes = np.concatenate([np.empty((0, 1), np.int64), *_file(counts).integers([0])])
         nodes = _of_one_graph(f"`{counts}`", sizes)
-    edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", _PLAIN)
+    edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", PLAIN)
     return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
 
 
@@ -143,7 +152,7 @@ def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
 
 
 def _file(path: Path) -> TextFile:
-    return TextFile.detect(path, "table", _PLAIN)
+    return TextFile.detect(path, "table", PLAIN)
 
 
 def _numbers(path: Path) -> RowSource:
@@ -160,7 +169,7 @@ def _numbers(path: Path) -> RowSource:
     return RowSource(str(path), np.dtype(np.float32), width, None, chunks, files=states(path))
 
 
-def _labels(path: Path) -> RowSource:
+def label_rows(path: Path) -> RowSource:
     """Classes, or a column for each of several tasks; empty and `nan` are no label."""
     file = _file(path)
     width = file.width if file.width > 1 else None
@@ -196,7 +205,14 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
     return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
 
 
-def _splits(directory: Path, split: str | None) -> list[NodeArray]:
+def split_arrays(
+    directory: Path, split: str | None, node_type: str = ""
+) -> list[tuple[str, RowSource]]:
+    """The ids of each part of the split called `split`, or of the only one there is; they lie in
+    a folder of `node_type` where a data set has several.
+
+    Errors: `NotFoundError` for a split that is not there; `InvalidError` where there are several.
+    """
     if not directory.exists():
         if split is not None:
             raise NotFoundError(
@@ -217,9 +233,9 @@ def _splits(directory: Path, split: str | None) -> list[NodeArray]:
         raise NotFoundError(f"splits `{directory}`: no `{split}`; there is {', '.join(folders)}")
     found = []
     for name in _SPLITS:
-        path = directory / split / f"{name}.csv.gz"
+        path = directory / split / node_type / f"{name}.csv.gz"
         if path.exists():
-            found.append(NodeArray("split", name, _ids(path)))
+            found.append((name, _ids(path)))
     return found
 
 

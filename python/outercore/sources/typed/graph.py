@@ -58,6 +58,8 @@ class TypedSource:
     identity: str
     """What makes another import."""
     notes: list[str]
+    inputs: list[str]
+    """What the user named, for the provenance."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -126,6 +128,7 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
         arrays,
         identity,
         list(dict.fromkeys([*from_files, *notes, *more])),
+        [*inputs.nodes, *inputs.edges],
     )
 
 
@@ -153,6 +156,21 @@ def import_typed(
     progress: Progress = lambda *_: None,
     note: Any = lambda _: None,
 ) -> dict[str, Any]:
+    """Writes a data set of several types and returns the summary; as `write_typed`."""
+    options = options or ImportOptions()
+    source = open_typed(inputs, options)
+    return write_typed(source, out, options, progress, note, dangling=inputs.dangling)
+
+
+def write_typed(
+    source: TypedSource,
+    out: str | Path,
+    options: ImportOptions,
+    progress: Progress,
+    note: Any,
+    *,
+    dangling: Dangling = "refuse",
+) -> dict[str, Any]:
     """Writes a data set of several types and returns the summary.
 
     Stopped in between, the same call resumes. The data set appears only when it is complete.
@@ -160,9 +178,7 @@ def import_typed(
     Cost: within `options.memory`, besides 8 bytes a node on disk while it is built.
     Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
     """
-    options = options or ImportOptions()
     _refuse(options)
-    source = open_typed(inputs, options)
     for line in source.notes:
         note(line)
     out = Path(out)
@@ -172,7 +188,7 @@ def import_typed(
         "duplicates": options.duplicates,
         "overwrite": options.overwrite,
         "command": options.command,
-        "inputs": [*inputs.nodes, *inputs.edges],
+        "inputs": source.inputs,
         "edges": [source.identity],
         "types": {"nodes": source.counts, "edges": [one.edge_type for one in source.edges]},
     }
@@ -180,7 +196,7 @@ def import_typed(
     with Keys(out, source.node_keys, uses, source.identity) as keys:
         keys.build(memory, progress)
         with Importer(out, described, progress) as importer:
-            dropped = {one.key: one.feed(importer, keys, inputs.dangling) for one in source.edges}
+            dropped = {one.key: one.feed(importer, keys, dangling) for one in source.edges}
             by_keys = []
             if source.splits is not None:
                 by_keys = source.splits.looked_up(keys, len(source.edge_keys))
