@@ -101,13 +101,17 @@ def test_reverse_edges_come_with_it(tmp_path: Path, outcome: Run) -> None:
         ("raw/num-node-dict.csv.gz", "author,venue\n3,4\n", "there is no node type `paper`"),
         ("raw/triplet-type-list.csv.gz", "paper,paper\n", "expected lines of source, relation"),
         ("raw/triplet-type-list.csv.gz", "paper,is,paper\n", "paper___is___paper/edge.csv.gz` is"),
-        ("raw/relations/paper___cites___paper/edge.csv.gz", "0,1\n0,4\n", "4"),
+        (
+            "raw/relations/paper___cites___paper/edge.csv.gz",
+            "0,1\n0,4\n",
+            "target 4 is no node of type `paper`",
+        ),
         ("raw/relations/paper___cites___paper/edge.csv.gz", "0\n1\n", "1 columns, expected"),
         ("raw/node-feat/paper/node-feat.csv.gz", "1,2\n", "1 row"),
         ("raw/node-feat/paper/node_year.csv.gz", "1\n2\n3\n4\n5\n", "5 rows"),
         ("raw/node-label/author/node-label.csv.gz", "1\n2\n3\n", "labels of author, paper"),
         ("raw/relations/author___writes___paper/edge-feat.csv.gz", "1\n", "1 row"),
-        ("split/time/paper/train.csv.gz", "0\n4\n", "4"),
+        ("split/time/paper/train.csv.gz", "0\n4\n", "node 4, the graph has nodes 0 to 3"),
     ],
 )
 def test_what_does_not_fit_is_named(
