@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -211,16 +210,7 @@ class LinkNeighborLoader(NeighborLoader):
                     break
                 self._now = batch
                 yield self._batch(widths)
-                if self._process != os.getpid():
-                    raise InvalidError(
-                        f"iterator of epoch {epoch}: it began in another process\n"
-                        "hint: begin a new one in this process"
-                    )
-                if own != self._begun:
-                    raise InvalidError(
-                        f"iterator of epoch {epoch}: a newer one of the same loader has begun\n"
-                        "hint: finish one before the next, or make a loader for each"
-                    )
+                self._require_own(own, epoch)
 
     def _batch(self, widths: dict[str, int]) -> Any:
         transform, self.transform = self.transform, None

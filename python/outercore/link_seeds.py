@@ -49,13 +49,11 @@ class NegativeLinks:
 class LinkBatch:
     """The links of a batch.
 
-    Shapes: `links` int64 [n], places among all; `sources` int64 [n + binary negatives]; `targets`
+    Shapes: `links` int64 [n], places among all; of sources int64 [n + binary negatives]; of targets
     likewise, or [n + n x amount] for triplets, whose negatives follow link by link.
     """
 
     links: NDArray[np.int64]
-    sources: NDArray[np.int64]
-    targets: NDArray[np.int64]
     seeds: NDArray[np.int64]
     """Global ids of the seeds."""
     source_places: NDArray[np.int64]
@@ -206,8 +204,6 @@ class LinkSeeds:
             seeds = np.concatenate([seeds_of, others])
         return LinkBatch(
             links,
-            sources,
-            targets,
             seeds,
             source_places,
             target_places,

@@ -207,17 +207,23 @@ class MiniBatches(ABC, Generic[Batch]):
         widths = core.widths()
         while core.advance():
             yield self._batch(widths)
-            if self._process != os.getpid():
-                raise InvalidError(
-                    f"iterator of epoch {epoch}: it began in another process\n"
-                    "hint: begin a new one in this process"
-                )
-            # The core has one epoch at a time: from here on its batches would be the newer one's.
-            if own != self._begun:
-                raise InvalidError(
-                    f"iterator of epoch {epoch}: a newer iterator of the same loader has begun\n"
-                    "hint: finish one before the next, or make a loader for each of nested loops"
-                )
+            self._require_own(own, epoch)
+
+    def _require_own(self, begun: int, epoch: int) -> None:
+        """Errors: `InvalidError` for an iterator of another process, or one that is not the newest.
+
+        The core has one epoch at a time: its batches would be those of the newer iterator.
+        """
+        if self._process != os.getpid():
+            raise InvalidError(
+                f"iterator of epoch {epoch}: it began in another process\n"
+                "hint: begin a new one in this process"
+            )
+        if begun != self._begun:
+            raise InvalidError(
+                f"iterator of epoch {epoch}: a newer iterator of the same loader has begun\n"
+                "hint: finish one before the next, or make a loader for each of nested loops"
+            )
 
     def _follow_process_group(self) -> None:
         """Opens the loader again where a process group has come or gone since."""

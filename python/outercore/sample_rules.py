@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.config.fields import one_of
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
     method, subgraph_type, equal_times = rules.method, rules.subgraph_type, rules.equal_times
     temporal_strategy, disjoint = rules.temporal_strategy, rules.disjoint
     weight_attr, time_attr = rules.weight_attr, rules.time_attr
-    _one_of("method", method, ("neighbor", "labor", "ladies"))
-    _one_of("subgraph_type", subgraph_type, ("directional", "induced"))
-    _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
-    _one_of("equal_times", equal_times, ("seen", "hidden"))
+    one_of("method", method, ("neighbor", "labor", "ladies"))
+    one_of("subgraph_type", subgraph_type, ("directional", "induced"))
+    one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
+    one_of("equal_times", equal_times, ("seen", "hidden"))
     found: dict[str, Any] = {
         "method": method,
         "disjoint": disjoint,
@@ -108,8 +109,3 @@ def _no_array(graph: Graph, argument: str, name: str) -> NotFoundError:
     return NotFoundError(
         f"{argument}: array `{name}` is not in data set `{graph.root}`\nhint: it has {known}"
     )
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InvalidError(f"{name}: expected {' or '.join(choices)}, found `{value}`")

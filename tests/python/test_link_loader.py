@@ -303,7 +303,7 @@ def test_an_older_iterator_says_that_a_newer_one_has_begun(graph: oc.Graph) -> N
     next(older)
     newer = iter(loader)
     next(newer)
-    with pytest.raises(InvalidError, match="a newer one"):
+    with pytest.raises(InvalidError, match="a newer iterator"):
         next(older)
     assert len(list(newer)) == len(loader) - 1
 

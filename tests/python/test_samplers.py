@@ -76,7 +76,7 @@ def test_an_induced_subgraph_has_all_edges_between_its_nodes(
         ({"method": "ladies", "disjoint": True}, "LADIES shares neighbours"),
         ({"method": "labor", "replace": True}, "without replacement"),
         ({"method": "ladies", "subgraph_type": "induced"}, "LADIES weighs"),
-        ({"method": "fastest"}, "method: expected neighbor or labor or ladies"),
+        ({"method": "fastest"}, "method: expected one of neighbor, labor, ladies"),
         ({"subgraph_type": "all"}, "subgraph_type"),
         ({"temporal_strategy": "last"}, "`last` expects `time_attr`"),
     ],

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore._native import Importer, Progress, Role
+from outercore.config.fields import one_of
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
@@ -123,16 +124,12 @@ class ImportOptions:
     command: str = ""
 
     def __post_init__(self) -> None:
-        _one_of("self_loops", self.self_loops, ("keep", "drop", "add"))
-        _one_of("duplicates", self.duplicates, ("keep", "drop"))
-        _one_of("task", self.task, (None, "classification", "multi-label", "regression"))
-        _one_of("feature_dtype", self.feature_dtype, (None, "float32", "float16", "bfloat16"))
-
-
-def _one_of(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
-    if value not in choices:
-        known = ", ".join(choice for choice in choices if choice is not None)
-        raise InvalidError(f"{name}: expected one of {known}; found `{value}`")
+        one_of("self_loops", self.self_loops, ("keep", "drop", "add"))
+        one_of("duplicates", self.duplicates, ("keep", "drop"))
+        if self.task is not None:
+            one_of("task", self.task, ("classification", "multi-label", "regression"))
+        if self.feature_dtype is not None:
+            one_of("feature_dtype", self.feature_dtype, ("float32", "float16", "bfloat16"))
 
 
 def _silent(phase: str, done: int, total: int, unit: str) -> None:

@@ -24,9 +24,9 @@ from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.inference import Prediction, Predictor, evaluating, prediction_of
 from outercore.training.saved import SavedModel
-from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
+from outercore.training.work import ScoredOnSplits
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -38,7 +38,7 @@ def with_inputs(graph: Graph, config: TrainConfig) -> TrainConfig:
     return replace(config, sampling=replace(config.sampling, features=name))
 
 
-class GraphWork:
+class GraphWork(ScoredOnSplits):
     """Whole graphs, each with all its nodes and arcs.
 
     Arguments and errors as `NodeWork`; `NotFoundError` for a data set of one graph, `BudgetError`
@@ -90,13 +90,6 @@ class GraphWork:
         """That of the task, over the graphs."""
         batch = batch.to(device)
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
-
-    def scoring(
-        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> AnyScoring:
-        """Scores on the splits of graphs."""
-        predictor = self.predictor(scratch=scratch, device=device, observer=observer, stop=stop)
-        return Scoring(self.labelled, self._config, self.task, predictor)
 
     def predictor(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest

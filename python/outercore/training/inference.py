@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -100,13 +101,8 @@ class Inference:
         if isinstance(self._model, Perceptron):
             yield from self.sampled(nodes, "inference")
             return
-        with device_errors(f"layer states `{self._scratch}`"):
-            self._scratch.mkdir(parents=True, exist_ok=True)
-        with (
-            evaluating(self._model),
-            tempfile.TemporaryDirectory(prefix="layers-", dir=self._scratch) as directory,
-        ):
-            yield from self._layer_by_layer(self._model, nodes, Path(directory))
+        with evaluating(self._model), layer_directory(self._scratch) as directory:
+            yield from self._layer_by_layer(self._model, nodes, directory)
 
     def _layer_by_layer(
         self, model: Network, nodes: NDArray[np.int64], directory: Path
@@ -262,6 +258,18 @@ class Passes:
         while rows > _LEAST_ROWS and most_arcs(rows) > affordable:
             rows //= 2
         return rows
+
+
+@contextmanager
+def layer_directory(scratch: Path) -> Iterator[Path]:
+    """A directory for the states between layers, which is removed in the end.
+
+    Errors: `NoSpaceError`, `DeviceError` where it cannot be made.
+    """
+    with device_errors(f"layer states `{scratch}`"):
+        scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="layers-", dir=scratch) as directory:
+        yield Path(directory)
 
 
 class evaluating:  # noqa: N801 - reads as the statement `with evaluating(model)`

@@ -5,6 +5,7 @@ Whole graphs are in `graph_work.py`, edges in `links/work.py`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -94,7 +95,28 @@ class PredictingWork(Work, Protocol):
         """What runs the network as it is."""
 
 
-class NodeWork:
+class ScoredOnSplits(ABC):
+    """A work whose network is scored on the splits of the data set."""
+
+    labelled: Labelled
+    task: Task
+    _config: TrainConfig
+
+    def scoring(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> AnyScoring:
+        """As `Work` says."""
+        predictor = self.predictor(scratch=scratch, device=device, observer=observer, stop=stop)
+        return Scoring(self.labelled, self._config, self.task, predictor)
+
+    @abstractmethod
+    def predictor(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> Predictor:
+        """As `PredictingWork` says."""
+
+
+class NodeWork(ScoredOnSplits):
     """Nodes, each by its sampled neighbours.
 
     A freshly initialised network is a function of the configuration and PyTorch's seed; `saved` is
@@ -150,13 +172,6 @@ class NodeWork:
         batch = batch.to(device)
         labels = batch.y[: batch.batch_size]
         return self.task.loss(self.model(batch, degrees), labels), int(batch.batch_size)
-
-    def scoring(
-        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> AnyScoring:
-        """Scores on the splits of the data set."""
-        predictor = self.predictor(scratch=scratch, device=device, observer=observer, stop=stop)
-        return Scoring(self.labelled, self._config, self.task, predictor)
 
     def predictor(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest

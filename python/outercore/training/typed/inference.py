@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,15 @@ from torch import Tensor
 from outercore.runs.files import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
-from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig
 from outercore.training.degrees import largest_window
-from outercore.training.inference import Passes, Prediction, evaluating, prediction_of
+from outercore.training.inference import (
+    Passes,
+    Prediction,
+    evaluating,
+    layer_directory,
+    prediction_of,
+)
 from outercore.training.loaders import Loaders
 from outercore.training.typed.convolutions import TypedHop
 from outercore.training.typed.models import TypedNetwork
@@ -73,13 +77,8 @@ class TypedInference:
         each arc that no cache absorbs; writes 4 bytes x width for each node and layer.
         Errors: `NoSpaceError` where the states do not fit on the run's device.
         """
-        with device_errors(f"layer states `{self._scratch}`"):
-            self._scratch.mkdir(parents=True, exist_ok=True)
-        with (
-            evaluating(self._model),
-            tempfile.TemporaryDirectory(prefix="layers-", dir=self._scratch) as directory,
-        ):
-            yield from self._layer_by_layer(nodes, Path(directory))
+        with evaluating(self._model), layer_directory(self._scratch) as directory:
+            yield from self._layer_by_layer(nodes, directory)
 
     def _layer_by_layer(self, nodes: NDArray[np.int64], directory: Path) -> Iterator[Prediction]:
         model, labelled = self._model, self._labelled

@@ -121,6 +121,9 @@ class TypedNetwork(nn.Module):
             for layer in layers
             if config.residual
         )
+        from torch_geometric.nn import JumpingKnowledge
+
+        self.join = JumpingKnowledge(config.jumping) if self.jumping else None
         joined = schema.layers if config.jumping == "cat" else 1
         self.classifier = nn.Linear(joined * config.hidden, outputs)
 
@@ -149,13 +152,7 @@ class TypedNetwork(nn.Module):
 
     def head(self, states: list[Tensor]) -> Tensor:
         """Logits from the states of the same labelled nodes after each layer."""
-        match self.config.jumping:
-            case "cat":
-                state = torch.cat(states, dim=1)
-            case "max":
-                state = torch.stack(states).amax(dim=0)
-            case _:
-                state = states[-1]
+        state = states[-1] if self.join is None else self.join(states)
         logits: Tensor = self.classifier(state)
         return logits
 

@@ -19,7 +19,6 @@ from outercore.training.config import TrainConfig
 from outercore.training.inference import Predictor
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.saved import SavedModel
-from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
 from outercore.training.typed.inference import TypedInference
@@ -27,12 +26,13 @@ from outercore.training.typed.inputs import feature_keys, require_same_types, sc
 from outercore.training.typed.labelled import LabelledNodes
 from outercore.training.typed.models import TypedNetwork
 from outercore.training.typed.scales import column_scales
+from outercore.training.work import ScoredOnSplits
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
 
 
-class TypedNodeWork:
+class TypedNodeWork(ScoredOnSplits):
     """Nodes of the labelled type, each by its sampled neighbours of all types.
 
     Arguments as `NodeWork`.
@@ -42,6 +42,7 @@ class TypedNodeWork:
     """
 
     rows = "nodes"
+    labelled: LabelledNodes
 
     def __init__(
         self,
@@ -99,13 +100,6 @@ class TypedNodeWork:
         seeds = batch[self.labelled.node_type]
         count = int(seeds.batch_size)
         return self.task.loss(self.model(batch), seeds.y[:count]), count
-
-    def scoring(
-        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> AnyScoring:
-        """Scores on the splits of the data set."""
-        predictor = self.predictor(scratch=scratch, device=device, observer=observer, stop=stop)
-        return Scoring(self.labelled, self._config, self.task, predictor)
 
     def predictor(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
