@@ -61,8 +61,8 @@ class NeighborLoader(MiniBatches[Any]):
             chosen together, which takes fewer nodes for as many edges; ``"ladies"``: a fan-out is
             a number of nodes for a whole hop, whose edges lead to all nodes found before it, and
             ``edge_norm`` are their weights.
-        disjoint: every seed gets a neighbourhood of its own; ``batch`` says which seed, by its
-            place, a node belongs to.
+        disjoint: the neighbourhood of each seed is sampled separately; ``batch`` says which
+            seed, by its place, a node belongs to.
         subgraph_type: ``"directional"``, or ``"induced"``: all edges between the nodes of a batch;
             with ``disjoint`` the subgraphs of ShaDow.
         weight_attr: edge array by whose values edges are more or less likely to be sampled.
@@ -199,7 +199,7 @@ class NeighborLoader(MiniBatches[Any]):
 
     @property
     def _is_disjoint(self) -> bool:
-        """Whether each seed has a neighbourhood of its own: with times always."""
+        """Whether each seed's neighbourhood is sampled separately: with times always."""
         rules = ("disjoint", "edge_times", "node_times")
         return any(self._config.get(rule) for rule in rules)
 

@@ -36,7 +36,7 @@ class SampleRules:
 
     @property
     def has_trees(self) -> bool:
-        """Whether every seed gets a neighbourhood of its own."""
+        """Whether the neighbourhood of each seed is sampled separately."""
         return self.disjoint or self.time_attr is not None
 
 

@@ -128,7 +128,7 @@ pub struct LoaderConfig {
     pub replace: bool,
     /// How neighbours are chosen.
     pub method: Method,
-    /// Every seed gets a neighbourhood of its own.
+    /// The neighbourhood of each seed is sampled separately.
     pub disjoint: bool,
     /// Which edges between its nodes a batch holds.
     pub subgraph: Subgraph,

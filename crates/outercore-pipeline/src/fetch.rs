@@ -77,7 +77,7 @@ impl Fetcher {
         })
     }
 
-    /// The slots, for whoever assembles batches.
+    /// The slots, to assemble batches.
     pub fn arena(&self) -> Arc<RowArena> {
         Arc::clone(&self.arena)
     }
@@ -189,7 +189,7 @@ impl Fetcher {
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.cache))
     }
 
-    /// The rows, for whoever assembles batches.
+    /// The rows, to assemble batches.
     pub fn rows(&self) -> &RowSpace {
         &self.rows
     }

@@ -121,7 +121,7 @@ impl SampledBatch {
 /// batches.
 const MOST_LOOSE: usize = 8 << 20;
 
-/// Batches that nobody looks at any more, kept for their memory.
+/// Finished batches, whose memory later ones take.
 ///
 /// Memory fresh from the kernel costs a page fault every 4 KiB: about a tenth of the time that
 /// sampling takes. There are never more batches in use and on the shelf than were once in use

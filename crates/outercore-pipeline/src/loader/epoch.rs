@@ -128,7 +128,7 @@ impl Epoch {
         batch.map(|batch| std::mem::take(&mut batch.arrays)).unwrap_or_default()
     }
 
-    /// Where the memory of batches that nobody looks at any more waits for other ones.
+    /// The memory of finished batches, kept for later ones.
     pub fn shelf(&self) -> &Arc<Shelf> {
         &self.sampling.shelf
     }

@@ -22,7 +22,7 @@ impl Layer<'_> {
     /// Chooses at most `fan_out` sources for all nodes and takes the edges from them.
     ///
     /// Source `j` has the importance `p(j) = sum over edges (1 / degree of its target)^2`, and is
-    /// among those with the smallest `-ln(u(j)) / p(j)`, with a draw `u(j)` of its own. The edge to
+    /// among those with the smallest `-ln(u(j)) / p(j)`; `u(j)` is drawn for each node. The edge to
     /// `v` weighs `1 / (degree(v) p(j))`, divided by the sum over the edges taken of `v`.
     pub fn choose(&self, stream: Stream, batch: u64, hop: u32, fan_out: FanOut) -> Taken {
         let of_edges = || {

@@ -17,7 +17,8 @@ use crate::seeds::Seeds;
 /// Rules beyond the fan-out. The default has none: any in-edge, each equally likely.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Every seed gets a neighbourhood of its own: what two seeds reach is in the batch twice.
+    /// The neighbourhood of each seed is sampled separately: a node that two seeds reach is in the
+    /// batch twice.
     pub disjoint: bool,
     /// How likely each edge is to be sampled.
     pub choice: Choice,
@@ -106,7 +107,7 @@ pub enum EqualTimes {
 }
 
 impl Rules {
-    /// Whether the seeds have neighbourhoods of their own.
+    /// Whether the neighbourhood of each seed is sampled separately.
     pub fn is_disjoint(&self) -> bool {
         self.disjoint || self.times.is_some()
     }
@@ -129,7 +130,7 @@ impl Rules {
         let ladies = matches!(self.choice, Choice::Ladies);
         let induced = self.subgraph == Subgraph::Induced;
         let wrong = [
-            (last && weighted, "the latest edges are taken whatever their weights"),
+            (last && weighted, "`last` takes the latest edges and does not look at weights"),
             (last && replace, "the latest edges are taken once each, without replacement"),
             (labor && replace, "LABOR takes each edge at most once, without replacement"),
             (

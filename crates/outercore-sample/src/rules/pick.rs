@@ -38,8 +38,8 @@ pub(super) fn last(fan_out: FanOut, among: &[u64], time: impl Fn(u64) -> i64) ->
 
 /// A choice of `among` in proportion to weights, none of which is negative.
 ///
-/// Without replacement each edge gets the key `-ln(u) / weight` of a draw `u` of its own, and the
-/// smallest keys win; ascending by place. With replacement draws fall into the sums of weights.
+/// Without replacement each edge gets the key `-ln(u) / weight`, where `u` is drawn for the edge,
+/// and the smallest keys win; ascending by place. With replacement draws fall into the sums of weights.
 pub(super) fn weighted(
     fan_out: FanOut,
     replace: bool,

@@ -23,7 +23,7 @@ pub(super) struct Work<N> {
     pub by_type: Vec<Vec<u32>>,
     /// The columns of the step under way; `None` where they are the frontier's nodes.
     pub columns: Option<Vec<NodeId>>,
-    /// Nodes of the graph, where each seed has a neighbourhood of its own: a node `v` of the tree of
+    /// Nodes of the graph, where seeds are disjoint: a node `v` of the tree of
     /// seed `t` is then kept as `t * nodes + v`.
     pub forest: Option<u64>,
     /// The tree of each column of the step under way.
