@@ -26,6 +26,22 @@ def write_npy(path: Path, array: np.ndarray) -> None:
         file.write(np.ascontiguousarray(array).tobytes())
 
 
+def write_arrays(root: Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Writes the arrays, and returns what a manifest says of them."""
+    described = {}
+    for key, array in arrays.items():
+        write_npy(root / f"{key}.npy", array)
+        described[key] = {
+            "file": f"{key}.npy",
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+            "data_offset": 4096,
+            "checksum": checksum(array),
+            "external": False,
+        }
+    return described
+
+
 def write_graph(
     root: Path,
     source: np.ndarray,
@@ -50,17 +66,7 @@ def write_graph(
         "nodes/node/y": labels,
         **{f"splits/{name}": ids.astype(np.int64) for name, ids in splits.items()},
     }
-    described = {}
-    for key, array in arrays.items():
-        write_npy(root / f"{key}.npy", array)
-        described[key] = {
-            "file": f"{key}.npy",
-            "dtype": str(array.dtype),
-            "shape": list(array.shape),
-            "data_offset": 4096,
-            "checksum": checksum(array),
-            "external": False,
-        }
+    described = write_arrays(root, arrays)
     manifest = {
         "format": "outercore",
         "version": 1,

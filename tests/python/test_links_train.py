@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 import outercore as oc  # noqa: E402
 from multigraph import imported, rows  # noqa: E402
+from observers import StopAfter  # noqa: E402
 from outercore.cli import run  # noqa: E402
 from outercore.errors import (  # noqa: E402
     BudgetError,
@@ -22,7 +23,6 @@ from outercore.errors import (  # noqa: E402
     NotFoundError,
     UnsupportedError,
 )
-from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training import evaluate, resume, train  # noqa: E402
 from outercore.training.config import (  # noqa: E402
@@ -147,18 +147,6 @@ def test_batches_with_fewer_nodes_repeat_their_first_one() -> None:
     assert seeds_of(batches, 3).tolist() == [3, 5, 9, 2, 4, 2, 1]
 
 
-class StopAfter(Observer):
-    """Asks to stop after a number of batches."""
-
-    def __init__(self, stop: StopRequest, batches: int) -> None:
-        self.stop, self.left = stop, batches
-
-    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.stop.request()
-
-
 def weights(run_directory: Path) -> dict[str, Any]:
     return load_model(run_directory / "model").model.state_dict()
 
@@ -179,7 +167,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(
     graph = oc.open(data_set)
     stopped = TrainDirectory.create(tmp_path / "stopped", graph, config)
     stop = StopRequest()
-    trainer = Trainer(graph, config, stopped, observer=StopAfter(stop, 7), stop=stop)
+    trainer = Trainer(graph, config, stopped, observer=StopAfter(7, stop.request), stop=stop)
     with pytest.raises(InterruptError, match="--resume"):
         trainer.fit()
     record = resume(tmp_path / "stopped")

@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch")
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # noqa: E402
 
 from fakes import FakeGraph, FakeLoader, planted, write_npy  # noqa: E402
+from observers import StopAfter  # noqa: E402
 from outercore.errors import (  # noqa: E402
     BudgetError,
     CorruptError,
@@ -73,18 +74,6 @@ def fit(data_set: Path, out: Path, settings: TrainConfig, **options: Any) -> dic
     )
 
 
-class StopAfter(Observer):
-    """Asks to stop after a number of batches."""
-
-    def __init__(self, stop: StopRequest, batches: int) -> None:
-        self.stop, self.left = stop, batches
-
-    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.stop.request()
-
-
 class Losses(Observer):
     def __init__(self) -> None:
         self.losses: list[float] = []
@@ -109,7 +98,7 @@ def stop_after(data_set: Path, out: Path, settings: TrainConfig, batches: int) -
     graph = FakeGraph(data_set)
     run = TrainDirectory.create(out, graph, settings)
     stop = StopRequest()
-    observer = StopAfter(stop, batches)
+    observer = StopAfter(batches, stop.request)
     trainer = Trainer(graph, settings, run, observer=observer, stop=stop, open_loader=FakeLoader)
     with pytest.raises(InterruptError, match="--resume"):
         trainer.fit()

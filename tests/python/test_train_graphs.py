@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import outercore as oc  # noqa: E402
+from observers import StopAfter, terminate  # noqa: E402
 from outercore import _native  # noqa: E402
 from outercore.errors import (  # noqa: E402
     BudgetError,
@@ -318,18 +318,6 @@ def test_weights_are_a_function_of_the_seed_and_not_of_the_budget(
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
-class StopAfter(Observer):
-    """Sends this process a signal after a number of batches."""
-
-    def __init__(self, batches: int) -> None:
-        self.left = batches
-
-    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 @pytest.fixture(scope="module")
 def whole(data_set: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing stopped."""
@@ -343,7 +331,9 @@ def test_a_stopped_run_ends_with_the_bits_of_one_that_was_not(
     batches: int, data_set: Path, whole: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(InterruptError, match="--resume"):
-        train(data_set, config(epochs=2), out=tmp_path / "run", observer=StopAfter(batches))
+        train(
+            data_set, config(epochs=2), out=tmp_path / "run", observer=StopAfter(batches, terminate)
+        )
     record = resume(tmp_path / "run")
     assert record["result"] == json.loads((whole / "record.json").read_text())["result"]
     expected, found = weights(whole), weights(tmp_path / "run")
@@ -352,12 +342,12 @@ def test_a_stopped_run_ends_with_the_bits_of_one_that_was_not(
 
 def test_a_run_is_not_resumed_on_other_labels(copied: Path, tmp_path: Path) -> None:
     with pytest.raises(InterruptError):
-        train(copied, config(), out=tmp_path / "run", observer=StopAfter(2))
+        train(copied, config(), out=tmp_path / "run", observer=StopAfter(2, terminate))
     labels = oc.open(copied).array("graphs/y")
     _native.add_array(copied, "graphs/other", labels, "")
     resume(tmp_path / "run", observer=Observer())
     with pytest.raises(InterruptError):
-        train(copied, config(), out=tmp_path / "again", observer=StopAfter(2))
+        train(copied, config(), out=tmp_path / "again", observer=StopAfter(2, terminate))
     _native.add_array(copied, "graphs/y", 1 - labels, "")
     with pytest.raises(InvalidError, match="changed since the run began"):
         resume(tmp_path / "again")

@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import outercore as oc  # noqa: E402
+from observers import StopAfter  # noqa: E402
 from outercore.errors import InterruptError  # noqa: E402
-from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training import evaluate, resume, train  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
@@ -108,25 +108,13 @@ def test_no_budget_changes_the_weights_of_a_typed_model(data_set: Path, tmp_path
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-class StopsAfter(Observer):
-    """Asks to stop after a number of batches."""
-
-    def __init__(self, stop: StopRequest, batches: int) -> None:
-        self.stop, self.left = stop, batches
-
-    def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.stop.request()
-
-
 def test_a_stopped_run_of_tables_resumes_to_the_same_bits(data_set: Path, tmp_path: Path) -> None:
     options = {**OPTIONS, "model": "rgcn"}
     record = train(data_set, out=tmp_path / "whole", **options)
     config = TrainDirectory.open(tmp_path / "whole").config()
     stop, graph = StopRequest(), oc.open(data_set)
     run = TrainDirectory.create(tmp_path / "stopped", graph, config)
-    trainer = Trainer(graph, config, run, observer=StopsAfter(stop, 17), stop=stop)
+    trainer = Trainer(graph, config, run, observer=StopAfter(17, stop.request), stop=stop)
     with pytest.raises(InterruptError, match="--resume"):
         trainer.fit()
     resumed = resume(tmp_path / "stopped")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fakes import FakeLoader, checksum, fresh_counters, write_npy
+from fakes import FakeLoader, fresh_counters, write_arrays
 from outercore.graph import Graph, edge_type_key
 
 COUNTS = {"author": 60, "institution": 9, "paper": 90, "topic": 12, "venue": 5}
@@ -101,17 +101,7 @@ def _write(
         **arrays,
         **{f"splits/{name}": ids for name, ids in splits.items()},
     }
-    described = {}
-    for key, array in arrays.items():
-        write_npy(root / f"{key}.npy", array)
-        described[key] = {
-            "file": f"{key}.npy",
-            "dtype": str(array.dtype),
-            "shape": list(array.shape),
-            "data_offset": 4096,
-            "checksum": checksum(array),
-            "external": False,
-        }
+    described = write_arrays(root, arrays)
     with_features = [key.split("/")[1] for key in arrays if key.endswith("/x")]
     labels = {"labels": "nodes/paper/y"} if "nodes/paper/y" in arrays else {}
     roles = {

@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use outercore_core::{Permutation, Stream};
 use outercore_io::{Engine, EngineConfig};
-use outercore_sample::rules::Rules;
 use outercore_sample::{FanOut, SampleConfig, Seeds, Shelf, sample_group_on};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
@@ -39,14 +38,7 @@ fn main() {
     let order = Permutation::new(nodes, 0, 0);
     for edge_ids in [false, true] {
         let fan_outs = vec![FanOut::Take(15), FanOut::Take(10)];
-        let config = SampleConfig {
-            fan_outs,
-            types: None,
-            rules: Rules::default(),
-            replace: false,
-            edge_ids,
-            most_edges: None,
-        };
+        let config = SampleConfig { fan_outs, edge_ids, ..SampleConfig::full_neighbours() };
         for threads in 1..=std::thread::available_parallelism().map_or(1, usize::from) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let shelf = Shelf::default();

@@ -2,7 +2,6 @@
 
 use outercore_core::{Bytes, Stream};
 use outercore_sample::hotness::{HotRows, PresampleConfig, in_degree, presample};
-use outercore_sample::rules::Rules;
 use outercore_sample::{FanOut, SampleConfig, Seeds, sample_group};
 use outercore_store::resident::ResidentTopology;
 use outercore_testkit::Csc;
@@ -17,14 +16,7 @@ fn presampling_counts_the_batches_that_want_a_node() {
     let graph = resident(&Csc::power_law(3000, 40_000, 2));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     let fan_outs = vec![FanOut::Take(5), FanOut::Take(5)];
-    let config = SampleConfig {
-        fan_outs,
-        types: None,
-        rules: Rules::default(),
-        replace: false,
-        edge_ids: true,
-        most_edges: None,
-    };
+    let config = SampleConfig { fan_outs, edge_ids: true, ..SampleConfig::full_neighbours() };
     let stream = Stream::new(1, 0);
     let seeds: Vec<Seeds> = (0..10)
         .map(|batch| Seeds {

@@ -2,7 +2,6 @@
 //! `tests/data/sampling.json`.
 
 use outercore_core::{Permutation, Stream};
-use outercore_sample::rules::Rules;
 use outercore_sample::{FanOut, SampleConfig, Seeds, sample_group};
 use outercore_store::resident::{Ids, ResidentTopology};
 use serde_json::Value;
@@ -57,14 +56,12 @@ fn batches_equal_the_definition() {
     for case in frozen["batches"].as_array().unwrap() {
         let fan_outs = case["fan_outs"].as_array().unwrap().iter();
         let config = SampleConfig {
-            types: None,
-            rules: Rules::default(),
             fan_outs: fan_outs
                 .map(|fan_out| FanOut::try_from(fan_out.as_i64().unwrap()).unwrap())
                 .collect(),
             replace: case["replace"].as_bool().unwrap(),
             edge_ids: true,
-            most_edges: None,
+            ..SampleConfig::full_neighbours()
         };
         let number = |name: &str| case[name].as_u64().unwrap();
         let stream = Stream::new(number("seed"), number("epoch"));

@@ -2,7 +2,6 @@
 
 use outercore_core::{EdgeId, ErrorKind, NodeId, Result, Stream};
 use outercore_io::{CostModel, EngineConfig};
-use outercore_sample::rules::Rules;
 use outercore_sample::{
     FanOut, SampleConfig, SampledBatch, Seeds, Shelf, sample_group, sample_group_on,
     sample_unknown_on,
@@ -104,7 +103,7 @@ proptest! {
     ) {
         let (name, graph) = Csc::zoo().swap_remove(graph);
         let stream = Stream::new(seed, epoch);
-        let config = SampleConfig { fan_outs, types: None, rules: Rules::default(), replace, edge_ids: true, most_edges: None };
+        let config = SampleConfig { fan_outs, replace, edge_ids: true, ..SampleConfig::full_neighbours() };
         let group: Vec<Seeds> = (first_batch..first_batch + num_batches)
             .map(|batch| seeds_of(graph.num_nodes(), batch, batch_size))
             .collect();
@@ -147,14 +146,7 @@ fn many_blocks_and_growing_tables_change_nothing() {
     let group: Vec<Seeds> = (0..3).map(|batch| seeds_of(graph.num_nodes(), batch, 2000)).collect();
     for fan_outs in [vec![FanOut::Take(15), FanOut::Take(10)], vec![FanOut::All, FanOut::Take(30)]]
     {
-        let config = SampleConfig {
-            fan_outs,
-            rules: Rules::default(),
-            types: None,
-            replace: false,
-            edge_ids: true,
-            most_edges: None,
-        };
+        let config = SampleConfig { fan_outs, edge_ids: true, ..SampleConfig::full_neighbours() };
         let topology = resident(&graph);
         let found = sample_group(&topology, stream, group.clone(), &config, &pool).unwrap();
         let topology = Disguised { topology, on_disk: true, wide: false };
@@ -177,12 +169,9 @@ fn batches_in_memory_used_before_are_the_same() {
     // Larger and smaller batches, with and without edge ids, one after the other.
     for (fan_out, count, edge_ids) in [(9, 400, true), (2, 7, false), (16, 900, true)] {
         let config = SampleConfig {
-            types: None,
-            rules: Rules::default(),
             fan_outs: vec![FanOut::Take(fan_out); 2],
-            replace: false,
             edge_ids,
-            most_edges: None,
+            ..SampleConfig::full_neighbours()
         };
         let group: Vec<Seeds> =
             (0..5).map(|batch| seeds_of(graph.num_nodes(), batch, count)).collect();
@@ -217,14 +206,8 @@ fn known_nodes_have_no_edges_in_the_last_hop_and_all_others_have_theirs() {
         (vec![FanOut::Take(4)], false),
     ] {
         let hops = fan_outs.len();
-        let config = SampleConfig {
-            fan_outs,
-            rules: Rules::default(),
-            types: None,
-            replace,
-            edge_ids: true,
-            most_edges: None,
-        };
+        let config =
+            SampleConfig { fan_outs, replace, edge_ids: true, ..SampleConfig::full_neighbours() };
         for on_disk in [false, true] {
             let topology = Disguised { topology: resident(&graph), on_disk, wide: false };
             let group = || group.clone();
@@ -262,14 +245,7 @@ fn a_topology_on_disk_gives_the_same_batches() {
     let stream = Stream::new(8, 2);
     let group: Vec<Seeds> = (0..6).map(|batch| seeds_of(graph.num_nodes(), batch, 40)).collect();
     let fan_outs = vec![FanOut::Take(4), FanOut::All, FanOut::Take(20)];
-    let config = SampleConfig {
-        fan_outs,
-        rules: Rules::default(),
-        types: None,
-        replace: false,
-        edge_ids: true,
-        most_edges: None,
-    };
+    let config = SampleConfig { fan_outs, edge_ids: true, ..SampleConfig::full_neighbours() };
     let expected =
         sample_group(&resident(&graph), stream, group.clone(), &config, &pool(2)).unwrap();
     for offsets_resident in [false, true] {

@@ -2,7 +2,6 @@
 
 mod altered;
 mod tiny;
-mod tiny_typed;
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -178,7 +177,7 @@ fn damage_to_edges_of_several_types_is_named_by_type() {
         ("nodes/paper/y", 0, &word(2)[..], "row 0: label 2, expected at most 1"),
         (weights, 0, &half(7)[..], ""),
     ] {
-        let (_directory, root) = tiny_typed::on_disk();
+        let (_directory, root) = tiny::typed::on_disk();
         assert!(full(&root).is_sound());
         put_as_written(&root, key, offset, bytes);
         let found = texts(&full(&root).problems);
@@ -196,7 +195,7 @@ fn damage_to_edges_of_several_types_is_named_by_type() {
 #[test]
 fn arrays_of_several_types_have_rows_for_their_own_edges_and_names_for_their_classes() {
     let weights = "edges/author__writes__paper/weight";
-    let (_directory, root) = tiny_typed::on_disk();
+    let (_directory, root) = tiny::typed::on_disk();
     edit(&root, |json| {
         json["edge_types"]["author__writes__paper"]["rows"] = json!(4);
         json["roles"]["classes"] = json!(3);

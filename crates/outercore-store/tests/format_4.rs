@@ -1,7 +1,7 @@
 //! The frozen data set of format version 4, with several types of nodes and edges: it opens, checks
 //! and means the same to every later reader, and the writer still writes it byte for byte.
 
-mod tiny_typed;
+mod tiny;
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,6 @@ use outercore_store::dataset::DataSet;
 
 fn frozen() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/format-4")
-}
-
-fn files(root: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { directories.push(path) } else { files.push(path) }
-        }
-    }
-    files.sort();
-    files
 }
 
 #[test]
@@ -46,19 +33,19 @@ fn the_frozen_data_set_opens_and_checks() -> Result<()> {
         [("author__writes__paper", 0, 1, 0..3, 0..3), ("paper__cites__paper", 1, 1, 3..6, 3..5)];
     assert_eq!(edges, expected);
     for (key, bytes) in [
-        ("edges/edge/offsets", cast_slice::<_, u8>(&tiny_typed::OFFSETS)),
-        ("edges/edge/sources", cast_slice(&tiny_typed::SOURCES)),
-        ("edges/edge/ids", cast_slice(&tiny_typed::EDGE_IDS)),
-        ("edges/author__writes__paper/weight", cast_slice(&tiny_typed::WEIGHTS)),
-        ("nodes/author/x", cast_slice(&tiny_typed::OF_AUTHORS)),
-        ("nodes/paper/x", cast_slice(&tiny_typed::OF_PAPERS)),
+        ("edges/edge/offsets", cast_slice::<_, u8>(&tiny::typed::OFFSETS)),
+        ("edges/edge/sources", cast_slice(&tiny::typed::SOURCES)),
+        ("edges/edge/ids", cast_slice(&tiny::typed::EDGE_IDS)),
+        ("edges/author__writes__paper/weight", cast_slice(&tiny::typed::WEIGHTS)),
+        ("nodes/author/x", cast_slice(&tiny::typed::OF_AUTHORS)),
+        ("nodes/paper/x", cast_slice(&tiny::typed::OF_PAPERS)),
         ("names/class.bytes", b"KDDVLDB"),
     ] {
         assert_eq!(graph.read_array(key)?, bytes, "{key}");
     }
     assert_eq!(manifest.roles.typed_features["author"], "nodes/author/x");
     assert_eq!(graph.labels()?.key, "nodes/paper/y");
-    assert_eq!(graph.read_i64(&graph.labels()?.key)?, tiny_typed::LABELS);
+    assert_eq!(graph.read_i64(&graph.labels()?.key)?, tiny::typed::LABELS);
     assert_eq!(graph.splits().collect::<Vec<_>>(), ["train", "valid"]);
     assert_eq!(graph.read_split("train")?, [2]);
     let report = check(&frozen(), &CheckOptions::default(), &mut |_, _| Ok(()))?;
@@ -68,16 +55,8 @@ fn the_frozen_data_set_opens_and_checks() -> Result<()> {
 
 #[test]
 fn the_writer_still_writes_version_4_byte_for_byte() {
-    let (_directory, root) = tiny_typed::on_disk();
-    let names = |base: &Path| -> Vec<PathBuf> {
-        files(base).iter().map(|path| path.strip_prefix(base).unwrap().to_owned()).collect()
-    };
-    assert_eq!(names(&root), names(&frozen()));
-    for name in names(&root) {
-        let written = std::fs::read(root.join(&name)).unwrap();
-        let kept = std::fs::read(frozen().join(&name)).unwrap();
-        assert!(written == kept, "{} differs", name.display());
-    }
+    let (_directory, root) = tiny::typed::on_disk();
+    tiny::assert_same_files(&root, &frozen(), |_, bytes| bytes);
 }
 
 #[test]
@@ -96,5 +75,5 @@ fn types_in_a_manifest_of_version_1_are_refused() {
 #[ignore = "writes tests/data/format-4, which is frozen"]
 fn freeze() {
     assert!(!frozen().exists(), "format version 4 is frozen");
-    tiny_typed::write(&RealDisk, &frozen()).unwrap();
+    tiny::typed::write(&RealDisk, &frozen()).unwrap();
 }

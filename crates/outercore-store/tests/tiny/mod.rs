@@ -3,6 +3,8 @@
 //! Imported, undirected, from the edge list `0 1, 1 2, 3 3, 0 4`.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
+pub mod typed;
+
 use std::path::{Path, PathBuf};
 
 use half::bf16;
@@ -87,4 +89,38 @@ pub fn on_disk() -> (tempfile::TempDir, PathBuf) {
 /// A disk that works but syncs nothing, which makes tests of many data sets fast.
 pub fn unsynced(root: &Path) -> FaultDisk {
     FaultDisk::counting(root)
+}
+
+/// Asserts that the directories hold the same files; `written_then` is what an earlier version had
+/// in place of what is written now.
+pub fn assert_same_files(
+    written: &Path,
+    frozen: &Path,
+    written_then: impl Fn(&Path, Vec<u8>) -> Vec<u8>,
+) {
+    let names = files(written);
+    assert_eq!(names, files(frozen));
+    for name in names {
+        let bytes = written_then(&name, std::fs::read(written.join(&name)).unwrap());
+        let kept = std::fs::read(frozen.join(&name)).unwrap();
+        assert!(bytes == kept, "{} differs", name.display());
+    }
+}
+
+/// The paths of all files below `root`, relative to it and in order.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                files.push(path.strip_prefix(root).unwrap().to_owned());
+            }
+        }
+    }
+    files.sort();
+    files
 }

@@ -2,15 +2,15 @@
 //!
 //! Two authors, three papers and no venue. Rows of the imported edges: `author,writes,paper` has
 //! `1 2, 1 0, 0 0`, and `paper,cites,paper` has `2 0, 0 1`.
-#![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use std::path::{Path, PathBuf};
 
 use outercore_core::Result;
 use outercore_format::{ArrayEntry, EdgeType, Manifest, NodeType, keys};
-use outercore_io::{Disk, FaultDisk};
+use outercore_io::Disk;
 use outercore_store::editor::commit;
-use outercore_store::npy::{ArrayWriter, Element};
+
+use super::{array, place, unsynced};
 
 /// Authors have the global ids 0 and 1, papers 2 to 4.
 pub const NODE_TYPES: [(&str, u64); 3] = [("author", 2), ("paper", 3), ("venue", 0)];
@@ -85,22 +85,9 @@ pub fn write(disk: &dyn Disk, root: &Path) -> Result<()> {
     commit(disk, root, &manifest)
 }
 
-fn array<T: Element>(
-    disk: &dyn Disk,
-    root: &Path,
-    key: &str,
-    row_shape: &[u64],
-    elements: &[T],
-) -> Result<ArrayEntry> {
-    let mut writer = ArrayWriter::create(disk, root, &format!("{key}.npy"), T::DTYPE, row_shape)?;
-    writer.write_slice(elements)?;
-    writer.finish()
-}
-
 /// The data set in a temporary directory.
 pub fn on_disk() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("temporary directory");
-    let root = directory.path().join("tiny");
-    write(&FaultDisk::counting(&root), &root).expect("write the tiny typed data set");
+    let (directory, root) = place();
+    write(&unsynced(&root), &root).expect("write the tiny typed data set");
     (directory, root)
 }
