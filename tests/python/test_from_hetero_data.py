@@ -11,6 +11,7 @@ import pytest
 
 import outercore as oc
 from outercore.errors import InvalidError
+from outercore.sources.graph import ImportOptions
 
 torch = pytest.importorskip("torch")
 HeteroData = pytest.importorskip("torch_geometric.data").HeteroData
@@ -169,3 +170,8 @@ def test_after_an_error_data_of_one_type_is_not_taken_for_the_first_one(tmp_path
     shutil.rmtree(tmp_path / "graph")
     graph = oc.from_pyg(data, tmp_path / "graph")
     assert graph.array("edges/edge/sources").tolist() == [0, 0, 0]
+
+
+def test_options_of_one_type_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="--undirected: does not go with several types"):
+        oc.from_pyg(graph_of_papers(), tmp_path / "graph", options=ImportOptions(undirected=True))

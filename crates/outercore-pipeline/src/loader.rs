@@ -71,7 +71,7 @@ impl Loader {
         for key in &config.arrays {
             BatchArray::new(&dataset, key)?;
         }
-        let times = input_times(&dataset, &config, input.as_deref())?;
+        let times = times_of_nodes(&dataset, &config, input.as_deref())?;
         let input = match input {
             None => Input::All(nodes),
             Some(mut ids) => {
@@ -328,19 +328,6 @@ impl Loader {
         self.arrays = Some(opened);
         Ok(())
     }
-}
-
-/// The times of the seeds' own nodes, in the order of the input; none where they have none.
-fn input_times(
-    dataset: &DataSet,
-    config: &LoaderConfig,
-    input: Option<&[NodeId]>,
-) -> Result<Vec<i64>> {
-    let Some(times) = times_of_nodes(dataset, config)? else { return Ok(Vec::new()) };
-    Ok(match input {
-        None => times,
-        Some(ids) => ids.iter().map(|&id| times[id as usize]).collect(),
-    })
 }
 
 /// The global ids of the nodes that seeds are among.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, NodeId, Result};
 use outercore_io::{CostModel, EngineConfig};
 use outercore_sample::rules::{Choice, Rules, Times};
 use outercore_store::dataset::{ArrayRef, DataSet};
@@ -60,24 +60,33 @@ pub fn open_rules(
     Ok((rules, Bytes(room.taken)))
 }
 
-/// The time of each node of the seeds' type, where nodes have times.
+/// The time of each of `nodes`, ids within the seeds' type, or of all nodes of the type; empty where
+/// they have no times.
 ///
 /// # Errors
 /// `Invalid`: times that are not whole numbers. Failed reads.
-pub fn times_of_nodes(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<Vec<i64>>> {
-    let Some(name) = &config.node_times else { return Ok(None) };
+pub fn times_of_nodes(
+    dataset: &DataSet,
+    config: &LoaderConfig,
+    nodes: Option<&[NodeId]>,
+) -> Result<Vec<i64>> {
     let node_type = config.input_type.as_deref().unwrap_or("node");
-    let key = format!("nodes/{node_type}/{name}");
-    if !dataset.has_array(&key) {
-        return Ok(None);
-    }
+    let key = config.node_times.as_ref().map(|name| format!("nodes/{node_type}/{name}"));
+    let Some(key) = key.filter(|key| dataset.has_array(key)) else { return Ok(Vec::new()) };
     let array = dataset.array(&key)?;
-    let rows: Vec<u64> = (0..array.rows()).collect();
+    let all: Vec<NodeId>;
+    let rows = match nodes {
+        Some(nodes) => nodes,
+        None => {
+            all = (0..array.rows()).collect();
+            &all
+        }
+    };
     let reading = EngineConfig { staging: STAGING, ..EngineConfig::default() };
     let values = RowValues::open(&array, false, reading, CostModel::default())?;
     let mut times = vec![0; rows.len()];
-    values.integers(&rows, &mut times)?;
-    Ok(Some(times))
+    values.integers(rows, &mut times)?;
+    Ok(times)
 }
 
 /// The memory that arrays are opened within.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outercore._native import Importer, Progress
+from outercore._native import Progress
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.sources.graph import ImportOptions, NodeArray, feed_array
@@ -16,6 +16,7 @@ from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
 from outercore.sources.typed.edges import Dangling, EdgesOfType, edges_of_types
 from outercore.sources.typed.features import open_features
+from outercore.sources.typed.importer import refuse_options, typed_importer
 from outercore.sources.typed.keys import Column, Keys, column_of
 from outercore.sources.typed.labels import SHARES, label_column, open_labels, random_splits
 from outercore.sources.typed.splits import Splits
@@ -178,24 +179,22 @@ def write_typed(
     Cost: within `options.memory`, besides 8 bytes a node on disk while it is built.
     Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
     """
-    _refuse(options)
+    refuse_options(options)
     for line in source.notes:
         note(line)
     out = Path(out)
-    memory = parse_size(options.memory)
-    described = {
-        "memory": memory,
-        "duplicates": options.duplicates,
-        "overwrite": options.overwrite,
-        "command": options.command,
-        "inputs": source.inputs,
-        "edges": [source.identity],
-        "types": {"nodes": source.counts, "edges": [one.edge_type for one in source.edges]},
-    }
     uses = [*source.edge_keys, *(source.splits.columns if source.splits else [])]
     with Keys(out, source.node_keys, uses, source.identity) as keys:
-        keys.build(memory, progress)
-        with Importer(out, described, progress) as importer:
+        keys.build(parse_size(options.memory), progress)
+        with typed_importer(
+            out,
+            options,
+            progress,
+            inputs=source.inputs,
+            identities=[source.identity],
+            nodes=source.counts,
+            edges=[one.edge_type for one in source.edges],
+        ) as importer:
             dropped = {one.key: one.feed(importer, keys, dangling) for one in source.edges}
             by_keys = []
             if source.splits is not None:
@@ -216,17 +215,3 @@ def write_typed(
         "dangling_dropped": {key: one.no_node for key, one in dropped.items() if one.no_node},
         "empty_keys_dropped": {key: one.no_key for key, one in dropped.items() if one.no_key},
     }
-
-
-def _refuse(options: ImportOptions) -> None:
-    """Errors: `InvalidError` for options that mean nothing for edges of several types."""
-    for name, given in (
-        ("--undirected", options.undirected),
-        ("--self-loops", options.self_loops != "keep"),
-        ("--in-place", options.in_place),
-    ):
-        if given:
-            raise InvalidError(
-                f"{name}: does not go with several types of nodes\n"
-                "hint: `--add-reverse` adds the other direction of each edge type"
-            )

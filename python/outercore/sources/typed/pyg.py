@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Importer, Progress
+from outercore._native import Progress
 from outercore.batch_arrays import RESERVED
-from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
 from outercore.sources.edges import digest_of
@@ -26,6 +25,7 @@ from outercore.sources.pyg_attributes import (
     splits_of,
 )
 from outercore.sources.rows import from_array
+from outercore.sources.typed.importer import refuse_options, typed_importer
 from outercore.sources.typed.tables import require_type_name
 from outercore.split_names import normal_split
 
@@ -46,6 +46,7 @@ def import_hetero(
     Errors: `InvalidError` names the type and the attribute that does not fit.
     """
     options = options or ImportOptions()
+    refuse_options(options)
     counts = {name: _count(data, name) for name in sorted(data.node_types)}
     if not counts:
         raise InvalidError("HeteroData: expected node types, found none")
@@ -69,16 +70,15 @@ def import_hetero(
     for key, one in edges.items():
         for name, rows in edge_values(data[one], ends[key], _where(one)):
             found.append(NodeArray("edge", name, rows, key))
-    described = {
-        "memory": parse_size(options.memory),
-        "duplicates": options.duplicates,
-        "overwrite": options.overwrite,
-        "command": options.command,
-        "inputs": ["HeteroData"],
-        "edges": [f"HeteroData {key} {digest_of(ends[key])}" for key in edges],
-        "types": {"nodes": counts, "edges": list(edges.values())},
-    }
-    with Importer(out, described, progress) as importer:
+    with typed_importer(
+        out,
+        options,
+        progress,
+        inputs=["HeteroData"],
+        identities=[f"HeteroData {key} {digest_of(ends[key])}" for key in edges],
+        nodes=counts,
+        edges=list(edges.values()),
+    ) as importer:
         for key in edges:
             importer.begin_edge_type(key)
             for first in range(0, ends[key].shape[1], _ROWS):
