@@ -197,12 +197,6 @@ class NeighborLoader(MiniBatches[Any]):
             constant_share=constant_share,
         )
 
-    @property
-    def _is_disjoint(self) -> bool:
-        """Whether each seed's neighbourhood is sampled separately: with times always."""
-        rules = ("disjoint", "edge_times", "node_times")
-        return any(self._config.get(rule) for rule in rules)
-
     def _batch(self, widths: dict[str, int]) -> Data | HeteroData:
         batch = self._typed(widths) if self.graph.is_typed else self._plain(widths["node"])
         return batch if self.transform is None else self.transform(batch)

@@ -60,14 +60,13 @@ class FeatureStore(PyGFeatureStore):
         Raises:
             InvalidError: sampled edges without ``e_id``.
         """
+        edge_types = {edge_type_key(one): one for one in self._graph.edge_types}
         for key in self._graph.arrays:
             kind, _, rest = key.partition("/")
-            name = rest.partition("/")[2]
-            if kind != "edges" or (rest.startswith("edge/") and name in _TOPOLOGY):
+            of_type, _, name = rest.partition("/")
+            if kind != "edges" or (of_type == "edge" and name in _TOPOLOGY):
                 continue
-            store = (
-                batch if rest.startswith("edge/") else batch[tuple(rest.split("/")[0].split("__"))]
-            )
+            store = batch[edge_types[of_type]] if self._graph.is_typed else batch
             if "edge_index" not in store:
                 continue
             if "e_id" not in store:
