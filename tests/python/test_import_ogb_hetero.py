@@ -91,6 +91,8 @@ def test_reverse_edges_come_with_it(tmp_path: Path, outcome: Run) -> None:
         "rev_writes",
     ]
     assert graph.num_edges == 10
+    reverse = "edges/paper__rev_writes__author/attr"
+    assert graph.array(reverse).tolist() == graph.array(WRITES).tolist()
 
 
 @pytest.mark.parametrize(

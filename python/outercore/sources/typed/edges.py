@@ -117,9 +117,10 @@ class EdgesOfType:
         return Dropped(no_node, no_key)
 
     def arrays(self, keys: Keys) -> tuple[list[NodeArray], list[str]]:
-        """The columns of numbers besides the ends, and the names of those that are left out."""
-        if self.reverse:
-            return [], []
+        """The columns of numbers besides the ends, and the names of those that are left out.
+
+        A reverse edge has the values of its edge: one without its time would show the future.
+        """
         filled = self._filled()
         shared = [
             name

@@ -205,7 +205,7 @@ def write_typed(
                 arrays, left_out = edges.arrays(keys)
                 for array in arrays:
                     feed_array(importer, array, options, progress)
-                if left_out:
+                if left_out and not edges.reverse:
                     names = ", ".join(f"`{name}`" for name in left_out)
                     note(f"columns of {','.join(edges.edge_type)} are left out: {names}")
             require_unchanged(source.files())

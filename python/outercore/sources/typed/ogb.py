@@ -12,7 +12,7 @@ from outercore.sources.ogb import COUNTS, PLAIN, TRIPLES, label_rows, split_arra
 from outercore.sources.rows import Reading, open_rows
 from outercore.sources.table import FileSpec, TextTable
 from outercore.sources.text import TextFile
-from outercore.sources.typed.edges import edges_of_types
+from outercore.sources.typed.edges import EdgesOfType, edges_of_types
 from outercore.sources.typed.graph import TypedSource
 from outercore.sources.typed.tables import EdgeTable, NodeTable, require_type_name
 from outercore.sources.unchanged import states
@@ -41,8 +41,8 @@ def open_hetero_layout(
     if len(labelled) > 1:
         types = ", ".join(str(array.of_type) for array in labelled)
         raise InvalidError(f"directory `{raw}/node-label`: labels of {types}, expected one type")
-    for table in tables:
-        arrays += _of_edges(raw, table.edge_type, reading)
+    for one in edges:
+        arrays += _of_edges(raw, one, reading)
     if labelled:
         node_type = labelled[0].of_type
         assert node_type is not None
@@ -135,16 +135,12 @@ def _of_nodes(raw: Path, node_type: str, reading: Reading) -> list[NodeArray]:
     return found
 
 
-def _of_edges(raw: Path, edge_type: EdgeType, reading: Reading) -> list[NodeArray]:
-    found = []
-    for path in sorted(_folder(raw, edge_type).glob("edge*.csv.gz")):
+def _of_edges(raw: Path, edges: EdgesOfType, reading: Reading) -> list[NodeArray]:
+    given, found = edges.ends[0].table.edge_type, []
+    for path in sorted(_folder(raw, given).glob("edge*.csv.gz")):
         if path.name in _NOT_DATA:
             continue
         name = path.name.removesuffix(".csv.gz")
         name = FEATURES if name == "edge-feat" else name[len("edge_") :]
-        found.append(
-            NodeArray(
-                "edge", name, open_rows(FileSpec(path, ()), reading), edge_type_key(edge_type)
-            )
-        )
+        found.append(NodeArray("edge", name, open_rows(FileSpec(path, ()), reading), edges.key))
     return found
