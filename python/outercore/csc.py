@@ -33,13 +33,7 @@ def edge_rows(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64] | None:
         return None
     offsets = _bounds(graph, edge_type)
     rows = _topology(graph, "ids")[offsets[0] : offsets[-1]].astype(np.int64)
-    before = 0
-    for other in graph.edge_types:
-        if other == edge_type:
-            break
-        described = graph.manifest["edge_types"][edge_type_key(other)]
-        before += int(described.get("rows") or described["count"])
-    return rows - before
+    return rows - _first_row(graph, edge_type)
 
 
 def first_ids(graph: Graph) -> dict[str, int]:
@@ -54,22 +48,60 @@ def first_ids(graph: Graph) -> dict[str, int]:
 class Edges:
     """Whether there is an edge of a type between two nodes, by search in the CSC on disk."""
 
-    def __init__(self, graph: Graph, edge_type: EdgeType) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        edge_type: EdgeType,
+        times: str | None = None,
+        *,
+        sees_equal: bool = True,
+    ) -> None:
+        """`times` is the edge array that says when an edge comes, if it has this array at all."""
         self._offsets = _topology(graph, "offsets")
         self._sources = _topology(graph, "sources")
         self._first_source = first_ids(graph)[edge_type[0]]
         self._first_column = _first_column(graph, edge_type)
+        self._sees_equal = sees_equal
+        self._times: NDArray[Any] | None = None
+        key = f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{times}"
+        if times is not None and key in graph.arrays:
+            self._times = mapped(graph.root, graph.arrays[key])
+            self._rows = _topology(graph, "ids") if "edges/edge/ids" in graph.arrays else None
+            self._first_row = _first_row(graph, edge_type)
 
-    def has(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def has(
+        self,
+        sources: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        at: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.bool_]:
         """Bool [n]: whether edge `sources[i]` to `targets[i]` is there, ids within their types.
 
-        Cost: about log2 of the in-degree reads of the CSC for each pair.
+        With a time for each in `at` only edges count that are there by then.
+
+        Cost: about 2 log2 of the in-degree reads of the CSC for each pair.
         """
         columns = self._first_column + targets
-        low = np.asarray(self._offsets[columns], np.int64)
+        begin = np.asarray(self._offsets[columns], np.int64)
         end = np.asarray(self._offsets[columns + 1], np.int64)
-        high, wanted = end.copy(), self._first_source + sources
-        # In a column sources ascend.
+        wanted = self._first_source + sources
+        # In a column sources ascend; copies of an edge follow each other.
+        first = self._bound(begin, end, wanted)
+        if at is None or self._times is None:
+            same = np.zeros(len(first), bool)
+            inside = first < end
+            same[inside] = np.asarray(self._sources[first[inside]], np.int64) == wanted[inside]
+            return same
+        copies = self._bound(first, end, wanted + 1) - first
+        found = copies > 0
+        found[found] = self._earliest(first[found], copies[found], at[found])
+        return found
+
+    def _bound(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], wanted: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The first place in `low..high` whose source is not below the wanted one, or `high`."""
+        low, high = low.copy(), high.copy()
         while (open_ := low < high).any():
             middle = (low + high) // 2
             found = np.zeros(len(low), np.int64)
@@ -77,10 +109,21 @@ class Edges:
             less = open_ & (found < wanted)
             low = np.where(less, middle + 1, low)
             high = np.where(open_ & ~less, middle, high)
-        inside = low < end
-        same = np.zeros(len(low), bool)
-        same[inside] = np.asarray(self._sources[low[inside]], np.int64) == wanted[inside]
-        return same
+        return low
+
+    def _earliest(
+        self, first: NDArray[np.int64], copies: NDArray[np.int64], at: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether the earliest of the copies from each place on is there by `at`."""
+        assert self._times is not None
+        starts = np.cumsum(copies) - copies
+        places = np.arange(int(copies.sum())) - np.repeat(starts - first, copies)
+        if self._rows is not None:
+            places = np.asarray(self._rows[places], np.int64)
+        times = np.asarray(self._times[places - self._first_row])
+        earliest = np.minimum.reduceat(times, starts) if len(starts) else times
+        seen: NDArray[np.bool_] = earliest <= at if self._sees_equal else earliest < at
+        return seen
 
 
 def _bounds(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64]:
@@ -97,6 +140,19 @@ def _first_column(graph: Graph, edge_type: EdgeType) -> int:
             break
         column += graph.node_types[other[2]]
     return column
+
+
+def _first_row(graph: Graph, edge_type: EdgeType) -> int:
+    """The row of the first edge of a type among those of all types."""
+    before = 0
+    if not graph.is_typed:
+        return before
+    for other in graph.edge_types:
+        if other == edge_type:
+            break
+        described = graph.manifest["edge_types"][edge_type_key(other)]
+        before += int(described.get("rows") or described["count"])
+    return before
 
 
 def _topology(graph: Graph, name: str) -> NDArray[Any]:

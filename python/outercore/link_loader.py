@@ -16,6 +16,7 @@ from outercore.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, all_links,
 from outercore.loader import NeighborLoader
 from outercore.minibatches import Source, opened
 from outercore.ranks import share_of
+from outercore.sample_rules import edge_name
 
 _POOL_SEEDS = 1 << 18
 """Seeds that are drawn together."""
@@ -30,8 +31,9 @@ class LinkNeighborLoader(NeighborLoader):
     of the links in ``edge_label_index``. In a ``HeteroData`` they are in the storage of the
     links' edge type; the indices of triplets are in those of its node types.
 
-    Negatives are two different nodes without an edge of that type. They are drawn again while
-    they have one, up to 16 times. With node times each negative is there at the time of its link.
+    Negatives are two different nodes without an edge of that type, with edge times without one by
+    the time of their link. They are drawn again while they have one, up to 16 times. With node
+    times each negative is there at the time of its link.
 
     Shapes of a batch with n links and m binary negatives: ``edge_label_index`` int64 [2, n + m];
     ``edge_label`` [n + m] of the type given, where labels that begin at 0 grow by 1 and negatives
@@ -108,6 +110,7 @@ class LinkNeighborLoader(NeighborLoader):
             shuffle=shuffle,
             is_disjoint=bool(options.get("disjoint")) or time_attr is not None,
             node_times=time_attr,
+            edge_times=None if time_attr is None else edge_name(graph, time_attr),
             sees_equal=options.get("equal_times", "seen") == "seen",
         )
         amount = 0.0 if self._negatives is None else self._negatives.amount

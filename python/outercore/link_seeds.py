@@ -82,13 +82,14 @@ class LinkSeeds:
         shuffle: bool,
         is_disjoint: bool,
         node_times: str | None,
+        edge_times: str | None,
         sees_equal: bool,
     ) -> None:
         """`index` int64 [2, links] within the types of the ends; `times` int64 [links]."""
         self._graph, self._edge_type, self._index = graph, edge_type, index
         self._times, self._negatives = times, negatives
         self._seed, self._shuffle, self._is_disjoint = seed, shuffle, is_disjoint
-        self._node_times, self._sees_equal = node_times, sees_equal
+        self._node_times, self._edge_times, self._sees_equal = node_times, edge_times, sees_equal
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -146,7 +147,7 @@ class LinkSeeds:
                 pairs[0, wrong] = self._ends[0].draw(len(wrong), at, random)
             pairs[1, wrong] = self._ends[1].draw(len(wrong), at, random)
             again = pairs[:, wrong]
-            is_edge = self._edges.has(again[0], again[1])
+            is_edge = self._edges.has(again[0], again[1], at)
             if self._edge_type[0] == self._edge_type[2]:
                 is_edge |= again[0] == again[1]
             wrong = wrong[is_edge]
@@ -173,7 +174,7 @@ class LinkSeeds:
 
     @cached_property
     def _edges(self) -> Edges:
-        return Edges(self._graph, self._edge_type)
+        return Edges(self._graph, self._edge_type, self._edge_times, sees_equal=self._sees_equal)
 
     def _seeds(
         self,

@@ -60,11 +60,11 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
         "equal_times": equal_times,
     }
     if weight_attr is not None:
-        found["weights"] = _edge_name(graph, weight_attr)
+        found["weights"] = edge_name(graph, weight_attr)
         if found["weights"] is None:
             raise _no_array(graph, "weight_attr", weight_attr)
     if time_attr is not None:
-        found["edge_times"] = _edge_name(graph, time_attr)
+        found["edge_times"] = edge_name(graph, time_attr)
         found["node_times"] = time_attr if _has(graph, "nodes", time_attr) else None
         if found["edge_times"] is None and found["node_times"] is None:
             raise _no_array(graph, "time_attr", time_attr)
@@ -88,7 +88,7 @@ def input_times(times: Any) -> NDArray[np.int64] | None:
     return np.ascontiguousarray(found, np.int64)
 
 
-def _edge_name(graph: Graph, name: str) -> str | None:
+def edge_name(graph: Graph, name: str) -> str | None:
     """The edge arrays' name: a batch calls `weight` `edge_weight`."""
     for candidate in (name, name.removeprefix(_EDGE)):
         if _has(graph, "edges", candidate):

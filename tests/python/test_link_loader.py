@@ -19,6 +19,7 @@ import outercore as oc
 from fakes import write_graph
 from multigraph import imported
 from outercore import link_loader
+from outercore.csc import edge_rows
 from outercore.errors import InvalidError
 from typed_fakes import planted_types
 
@@ -414,6 +415,40 @@ def test_nothing_in_a_batch_is_later_than_its_link(case, mode, strategy, equal_t
             assert not (edges.edge_time > now[ends.batch[edges.edge_index[1]]] + latest).any()
             checked += edges.edge_index.shape[1]
     assert checked > 100
+
+
+@pytest.mark.parametrize("equal_times", ["seen", "hidden"])
+def test_negatives_know_nothing_of_edges_that_come_later(case, equal_times) -> None:
+    """A pair is a negative until its edge comes: to leave it out would tell of the future."""
+    graph, edge_type = case
+    links = imported_edges(graph, edge_type)
+    key = "__".join(edge_type) if graph.is_typed else "edge"
+    of_edges = graph.array(f"edges/{key}/time")[np.sort(edge_rows(graph, edge_type))]
+    earliest: dict[tuple[int, int], int] = {}
+    for source, target, time in zip(*links.tolist(), of_edges.tolist(), strict=True):
+        earliest[source, target] = min(time, earliest.get((source, target), time))
+    times = np.random.default_rng(2).integers(10, 40, links.shape[1])
+    loader = oc.LinkNeighborLoader(
+        graph,
+        [1],
+        given(graph, edge_type, links),
+        edge_label_time=times,
+        time_attr="time",
+        equal_times=equal_times,
+        neg_sampling={"mode": "binary", "amount": 8},
+        **OPTIONS,
+    )
+    later = 0
+    for batch in loader:
+        store, sources, targets = stores(batch, edge_type)
+        count = len(store.input_id)
+        ends = store.edge_label_index[:, count:]
+        pairs = zip(sources.n_id[ends[0]].tolist(), targets.n_id[ends[1]].tolist(), strict=True)
+        for pair, now in zip(pairs, store.edge_label_time[count:].tolist(), strict=True):
+            comes = earliest.get(pair, 10**9)
+            assert comes > now if equal_times == "seen" else comes >= now
+            later += comes < 10**9
+    assert later > 0
 
 
 def test_a_negative_before_the_first_node_is_refused(graph: oc.Graph) -> None:
