@@ -47,46 +47,46 @@ class Recipe:
 # hidden 64-256, dropout 0.2-0.8, learning rates 0.001-0.01, weight decay 0-0.01, 2 and 3 layers.
 RECIPES = {
     "cora": Recipe(
-        "--model gcn --fanout -1,-1 --hidden 256 --dropout 0.8 --lr 0.01 "
+        "--model gcn --fanout -1,-1 --hidden 256 --set model.dropout=0.8 --lr 0.01 "
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 200 --patience 100 --batch-size 140",
-        "--model mlp --fanout 1,1 --hidden 256 --dropout 0.8 --lr 0.01 "
+        "--model mlp --fanout 1,1 --hidden 256 --set model.dropout=0.8 --lr 0.01 "
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 200 --patience 100 --batch-size 140",
     ),
     "squirrel_filtered": Recipe(
-        "--model sage --fanout -1,-1 --hidden 128 --dropout 0.5 "
+        "--model sage --fanout -1,-1 --hidden 128 --set model.dropout=0.5 "
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 60 --patience 30 --batch-size 2048",
-        "--model mlp --fanout 1,1 --hidden 128 --dropout 0.5 "
+        "--model mlp --fanout 1,1 --hidden 128 --set model.dropout=0.5 "
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 60 --patience 30 --batch-size 2048",
         splits=10,
         memory="96MiB",
     ),
     "chameleon_filtered": Recipe(
-        "--model sage --fanout -1,-1 --hidden 128 --dropout 0.5 "
+        "--model sage --fanout -1,-1 --hidden 128 --set model.dropout=0.5 "
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 100 --patience 50 --batch-size 1024",
-        "--model mlp --fanout 1,1 --hidden 128 --dropout 0.5 "
+        "--model mlp --fanout 1,1 --hidden 128 --set model.dropout=0.5 "
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 100 --patience 50 --batch-size 1024",
         splits=10,
     ),
     "tolokers": Recipe(
-        "--model sage --fanout 10,10,10 --hidden 128 --dropout 0.2 "
+        "--model sage --fanout 10,10,10 --hidden 128 --set model.dropout=0.2 "
         "--set model.norm=batch --lr 0.01 "
         "--epochs 60 --patience 25 --batch-size 512 --metric roc_auc --set run.validation=sampled",
-        "--model mlp --fanout 1,1,1 --hidden 128 --dropout 0.2 "
+        "--model mlp --fanout 1,1,1 --hidden 128 --set model.dropout=0.2 "
         "--set model.norm=batch --lr 0.01 "
         "--epochs 60 --patience 25 --batch-size 512 --metric roc_auc",
         splits=10,
     ),
     "twitch-musae": Recipe(
-        "--model gcn --fanout 10,5 --hidden 128 --dropout 0.5 --lr 0.003 "
+        "--model gcn --fanout 10,5 --hidden 128 --set model.dropout=0.5 --lr 0.003 "
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 15 --patience 5 --batch-size 64 --metric accuracy --set run.validation=sampled",
-        "--model mlp --fanout 1,1 --hidden 128 --dropout 0.5 --lr 0.003 "
+        "--model mlp --fanout 1,1 --hidden 128 --set model.dropout=0.5 --lr 0.003 "
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 15 --patience 5 --batch-size 64 --metric accuracy",
         memory="128MiB",
@@ -94,10 +94,10 @@ RECIPES = {
         importing="--feature-dtype float16",
     ),
     "facebook100": Recipe(
-        "--model sage --fanout 10,5 --hidden 128 --dropout 0.2 --set model.norm=layer --epochs 10 "
-        "--patience 3 --batch-size 512 --set run.validation=sampled",
-        "--model mlp --fanout 1,1 --hidden 128 --dropout 0.2 --set model.norm=layer --epochs 10 "
-        "--patience 3 --batch-size 512",
+        "--model sage --fanout 10,5 --hidden 128 --set model.dropout=0.2 "
+        "--set model.norm=layer --epochs 10 --patience 3 --batch-size 512 --set run.validation=sampled",
+        "--model mlp --fanout 1,1 --hidden 128 --set model.dropout=0.2 "
+        "--set model.norm=layer --epochs 10 --patience 3 --batch-size 512",
         memory="256MiB",
     ),
 }

@@ -35,41 +35,54 @@ from outercore.training.links.metrics import LinkScores
 class Recipe:
     """How one set is laid down and trained."""
 
-    files: Callable[[Path, Path], int]
-    """Writes `edges.npy` and `held_out.npz` of the data library to a folder; returns the nodes."""
+    files: Callable[[Path, Path], list[object]]
+    """Writes a set of the data library to a folder; returns the arguments of `outercore import`."""
     options: str
     """Options of `outercore train`."""
     metrics: tuple[str, ...]
     published: str
-    held_out: str = "held_out.npz"
-    """`--held-out`: this file, or a share."""
+    held_out: str = "link.edges={files}/held_out.npz"
+    """What is held out, as `--set` takes it."""
 
 
-def ogbl_ddi(root: Path, out: Path) -> int:
+def ogbl_ddi(root: Path, out: Path) -> list[object]:
     """OGB's edges for training, its held-out edges and their negatives."""
     with np.load(root / "ogbl-ddi" / "ogbl_ddi.npz") as parts:
         np.save(out / "edges.npy", parts["train"].astype(np.int64))
     shutil.copyfile(root / "ogbl-ddi" / "ogbl_ddi.npz", out / "held_out.npz")
-    return 4267
+    return [out / "edges.npy", "--undirected", "--nodes", 4267]
 
 
-def collegemsg(root: Path, out: Path) -> int:
-    """Who wrote to whom, an edge for two people, by the time of their first message.
+def collegemsg_by_time(root: Path, out: Path) -> list[object]:
+    """Every message, with its time."""
+    np.savetxt(
+        out / "messages.csv",
+        _messages(root) - [1, 1, 0],
+        fmt="%d",
+        delimiter=",",
+        header="source,target,time",
+        comments="",
+    )
+    edges = f"user,sends,user={out / 'messages.csv'}"
+    return ["--nodes", "user=1899", "--edges", edges, "--add-reverse"]
 
-    The last 15 % of the edges are the test, the 15 % before them validate.
-    """
+
+def _messages(root: Path) -> np.ndarray:
+    """Source and target from 1 on, and seconds, int64 [messages, 3]."""
     with lzma.open(root / "collegemsg" / "CollegeMsg.txt.xz", "rt") as file:
-        messages = np.loadtxt(file, dtype=np.int64)
+        return np.loadtxt(file, dtype=np.int64)
+
+
+def collegemsg(root: Path, out: Path) -> list[object]:
+    """Who wrote to whom, an edge for two people."""
+    messages = _messages(root)
     messages = messages[np.argsort(messages[:, 2], kind="stable")]
     names, ends = np.unique(messages[:, :2], return_inverse=True)
     pairs = np.sort(ends.reshape(-1, 2), axis=1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     _, first = np.unique(pairs, axis=0, return_index=True)
-    edges = pairs[np.sort(first)]
-    train, valid = int(0.7 * len(edges)), int(0.85 * len(edges))
-    np.save(out / "edges.npy", edges)
-    np.savez(out / "held_out.npz", valid=edges[train:valid], test=edges[valid:])
-    return len(names)
+    np.save(out / "edges.npy", pairs[np.sort(first)])
+    return [out / "edges.npy", "--undirected", "--nodes", len(names)]
 
 
 RECIPES = {
@@ -85,34 +98,30 @@ RECIPES = {
         "--hidden 64 --batch-size 512 --lr 0.001 --epochs 40 --patience 10",
         ("roc_auc", "average_precision"),
         "none for this split",
-        held_out="0.2",
+        held_out="link.held_out=0.2",
     ),
     "collegemsg-by-time": Recipe(
-        collegemsg,
-        "--hidden 64 --batch-size 512 --lr 0.001 --epochs 40 --patience 10",
+        collegemsg_by_time,
+        "--time time --fanout 20 --hidden 64 --batch-size 200 --lr 0.0003 --epochs 20 --patience 5 "
+        "--metric average_precision",
         ("roc_auc", "average_precision"),
-        "none for this split",
+        "AP: TGAT 79.6, JODIE 89.4, TGN 92.3, GraphMixer 93.3",
+        held_out="link.held_out=0.3",
     ),
 }
 
 
-def data_set(name: str, arguments: argparse.Namespace) -> tuple[Path, str | Path]:
+def data_set(name: str, arguments: argparse.Namespace) -> tuple[Path, str]:
     """The imported data set, and which edges are held out."""
     files = arguments.work / "links" / name
     out = files / "data"
     if not (out / "graph.json").exists():
         files.mkdir(parents=True, exist_ok=True)
-        nodes = RECIPES[name].files(adapters.data_root(arguments.data), files)
-        made = run_limited(
-            command(
-                "import", files / "edges.npy", "--undirected", "--nodes", nodes, "--out", out,
-                "--overwrite",
-            )
-        )  # fmt: skip
+        given = RECIPES[name].files(adapters.data_root(arguments.data), files)
+        made = run_limited(command("import", *given, "--out", out, "--overwrite"))
         if made.returncode:
             raise RuntimeError(f"{name}: {made.stderr[-1500:]}")
-    held_out = RECIPES[name].held_out
-    return out, files / held_out if held_out.endswith(".npz") else held_out
+    return out, RECIPES[name].held_out.format(files=files)
 
 
 def degree_product(run: Path) -> float:
@@ -137,7 +146,7 @@ def trained(name: str, model: str, arguments: argparse.Namespace) -> str:
         outcome = run_limited(
             command(
                 "train", graph, "--task", "link", "--model", model,
-                "--set", f"link.edges={held_out}",
+                "--set", held_out,
                 *recipe.options.split(), *arguments.more.split(), "--seed", seed, "--out", run,
                 "--json",
             )
@@ -150,7 +159,8 @@ def trained(name: str, model: str, arguments: argparse.Namespace) -> str:
         epochs.append(len(record["epochs"]))
         seconds += outcome.wall_s
         say(f"{name} {model} seed {seed}: {test}, {epochs[-1]} epochs, {outcome.wall_s:.0f} s")
-        say(f"{name} seed {seed}: ROC-AUC by the product of degrees {degree_product(run):.2f}")
+        if (run / "links").exists():
+            say(f"{name} seed {seed}: ROC-AUC by the product of degrees {degree_product(run):.2f}")
     means, spreads = np.mean(scores, axis=0), np.std(scores, axis=0)
     cells = ", ".join(
         f"{metric} {mean:.2f}" + (f" ± {spread:.2f}" if arguments.seeds > 1 else "")

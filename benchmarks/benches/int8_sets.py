@@ -25,8 +25,8 @@ SPLIT_SEED = 0
 PLACE = "place"
 """Node array with an embedding, for sets without features."""
 _SAGE = (
-    "--model sage --fanout 10,5 --hidden 128 --dropout 0.2 --set model.norm=batch --batch-size 512 "
-    "--set run.validation=sampled"
+    "--model sage --fanout 10,5 --hidden 128 --set model.dropout=0.2 --set model.norm=batch "
+    "--batch-size 512 --set run.validation=sampled"
 )
 
 

@@ -274,7 +274,7 @@ def test_the_command_line_learns_edges_well_above_chance(outcome: Any, tmp_path:
     generated = ["generate", "planted", "--nodes", 1500, "--degree", 16, "--classes", 12]
     assert outcome(*generated, "--features", 16, "--homophily", 0.95, "--out", "graph")[0] == 0
     options = ["--task", "link", "--hidden", 32, "--fanout", "8,4", "--batch-size", 256]
-    options += ["--dropout", 0, "--epochs", 6, "--lr", 0.01, "--memory", "128MiB"]
+    options += ["--set", "model.dropout=0", "--epochs", 6, "--lr", 0.01, "--memory", "128MiB"]
     options += ["--set", "link.head=dot"]
     code, out, _ = outcome("train", "graph", *options, "--out", "run", "--json")
     assert code == 0

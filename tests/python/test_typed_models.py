@@ -50,7 +50,7 @@ def network(kind: str, graph: TypedGraph, layers: int = 3, **options: Any) -> Ty
         # Embeddings of authors do not fit, those of institutions do.
         budget=BudgetConfig(memory=f"{4 * 13 * 8 * 4 * 40}B"),
     )
-    schema = schema_of(graph, config, feature_keys(graph, "x"), lambda _: None)
+    schema = schema_of(graph, ("paper",), config, feature_keys(graph, "x"), lambda _: None)
     model = TypedNetwork(config.model, schema, 3)
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm1d):

@@ -51,6 +51,8 @@ def train(
 
         outercore train papers --task link --metric mrr --out runs/links
 
+        outercore train messages --task link --time time --model gat --fanout 20
+
         outercore train --resume runs/first
     """
     options.require_one("train", data_set, resume)
@@ -84,6 +86,8 @@ def train(
         (name, "-" if score is None else f"{score:.4f}") for name, score in result["scores"].items()
     ]
     where = "whole graphs" if "graphs" in record["data_set"] else "all neighbours"
+    if record["config"]["sampling"]["time"] is not None:
+        where = "sampled neighbours"
     title = f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), {where}"
     console.table(title, [*scores, ("run", record["description"]["run"])])
 

@@ -61,9 +61,7 @@ class ModelConfig:
         Option("Width of the hidden layers; of `gat` and `hgt` all heads together.", common=True),
     ] = 256
     heads: Annotated[int, Option("Attention heads of `gat` and `hgt`.")] = 4
-    dropout: Annotated[
-        float, Option("Share of units that are dropped in training.", common=True)
-    ] = 0.5
+    dropout: Annotated[float, Option("Share of units that are dropped in training.")] = 0.5
     norm: Annotated[Norm, Option("Normalisation: `none`, `batch` or `layer`.")] = "none"
     residual: Annotated[
         bool, Option("Add a learned linear map of a layer's input to its output.")
@@ -101,6 +99,14 @@ class SamplingConfig:
     replace: Annotated[bool, Option("Draw neighbours with replacement.")] = False
     features: Annotated[str, Option("Node array with the features.", common=True)] = "x"
     labels: Annotated[str, Option("Node array with the labels.", common=True)] = "y"
+    time: Annotated[
+        str | None,
+        Option(
+            "With `--task link`: array with the times of edges. The latest edges are held out, and "
+            "what is predicted sees the past alone.",
+            common=True,
+        ),
+    ] = None
     train: Annotated[str, Option("Split to train on.", name="train_split")] = "train"
     valid: Annotated[str, Option("Split that decides between epochs.", name="valid_split")] = (
         "valid"
@@ -147,6 +153,13 @@ class LinkConfig:
             "With `--task link`: `.npz` file of the held-out edges: `valid` and `test`, integers "
             "[n, 2]; perhaps `train`, `valid_neg` and `test_neg`.",
             name="held_out_edges",
+        ),
+    ] = None
+    relation: Annotated[
+        str | None,
+        Option(
+            "With `--time`: the edges to predict, SOURCE,RELATION,TARGET; by default those with "
+            "times."
         ),
     ] = None
     negatives: Annotated[

@@ -13,6 +13,7 @@ from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron
 from outercore.training.saved import Model
+from outercore.training.temporal.network import TemporalLinkModel
 from outercore.training.typed.models import TypedNetwork
 
 _EPSILON = 1e-5
@@ -49,8 +50,13 @@ def tensors_of(model: Model) -> dict[str, Tensor]:
 def network_of(model: Model) -> Network | Perceptron:
     """The network over nodes in a model.
 
-    Errors: `UnsupportedError` for a model of several node types.
+    Errors: `UnsupportedError` for a model of several node types, or of times.
     """
+    if isinstance(model, TemporalLinkModel):
+        raise UnsupportedError(
+            "a model of edges with times: the format of exported models has no times\n"
+            "hint: `outercore evaluate` scores it"
+        )
     if isinstance(model, TypedNetwork):
         raise UnsupportedError(
             f"model `{model.config.kind}` of a graph with several types: the format of exported "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,23 @@ TABLE_COPIES = 13
 checkpoint is written, all but the gradient twice more."""
 
 
-def neighbor_loader(*arguments: Any, **options: Any) -> Any:
+def neighbor_loader(
+    *arguments: Any, of_links: bool = False, arrays: Sequence[str] = (), **options: Any
+) -> Any:
     """`outercore.NeighborLoader`, imported at the first call, with what models look at alone.
+
+    With `of_links` it is `outercore.LinkNeighborLoader`.
 
     A run trains and scores in one process, whatever process group there is: it takes all seeds.
     """
+    options |= {"arrays": arrays, "rank": 0, "world_size": 1}
+    if of_links:
+        from outercore.link_loader import LinkNeighborLoader
+
+        return LinkNeighborLoader(*arguments, **options)
     from outercore.loader import NeighborLoader
 
-    return NeighborLoader(*arguments, arrays=(), rank=0, world_size=1, **options)
+    return NeighborLoader(*arguments, **options)
 
 
 def beside_degrees(

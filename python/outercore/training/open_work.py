@@ -11,6 +11,7 @@ from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork
 from outercore.training.loaders import LoaderFactory
 from outercore.training.saved import SavedModel
+from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.models import TypedNetwork
 from outercore.training.typed.work import TypedNodeWork
 from outercore.training.work import NodeWork, PredictingWork, Work
@@ -29,8 +30,10 @@ def open_work(
 ) -> Work:
     """The task, network and batches that `config` describes.
 
-    Errors: as `NodeWork`, `TypedNodeWork`, `GraphWork` and `LinkWork`.
+    Errors: as `NodeWork`, `TypedNodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`.
     """
+    if config.of_links and config.sampling.time is not None:
+        return TemporalLinkWork(graph, config, open_loader=open_loader, note=note)
     if config.of_links:
         return LinkWork(graph, config, place, open_loader=open_loader, note=note)
     return open_predicting(graph, config, open_loader=open_loader, note=note)

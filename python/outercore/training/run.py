@@ -35,6 +35,9 @@ from outercore.training.options import configuration
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
+from outercore.training.temporal.evaluate import evaluate_temporal
+from outercore.training.temporal.network import TemporalLinkModel
+from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.inputs import require_model_fits
 from outercore.training.work import PredictingWork, Work
 
@@ -121,14 +124,15 @@ def plan(
 
     Raises:
         BudgetError: the budget is too small; the message has the least that works.
-        UnsupportedError: the task `link`, whose graph is made by the run itself.
+        UnsupportedError: the task `link` without times, whose graph is made by the run itself.
     """
     chosen, observer = configuration(config, options), observer or Observer()
-    if chosen.of_links:
+    if chosen.of_links and chosen.sampling.time is None:
         raise UnsupportedError("a plan for the task `link`: the run itself makes its graph")
     graph = open_graph(Path(data_set))
     chosen = _with_inputs(graph, chosen, observer)
-    work = open_predicting(graph, chosen, open_loader=open_loader, note=observer.note)
+    open_work = TemporalLinkWork if chosen.of_links else open_predicting
+    work = open_work(graph, chosen, open_loader=open_loader, note=observer.note)
     with closing(work.loaders) as loaders:
         loaders.training()
         return {**loaders.shares, "training": loaders.training_plan}
@@ -236,7 +240,8 @@ def evaluate(
     observer = observer or Observer()
     require_model_fits(graph, config)
     if saved.task.kind == "links":
-        return evaluate_links(
+        timed = isinstance(saved.model, TemporalLinkModel)
+        return (evaluate_temporal if timed else evaluate_links)(
             saved,
             directory,
             graph,

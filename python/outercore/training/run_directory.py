@@ -12,6 +12,7 @@ from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
 from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig, TrainConfig
+from outercore.training.temporal.links import timed_feature_keys, times_by_type
 from outercore.training.typed.inputs import feature_keys
 from outercore.training.typed.labelled import LabelledNodes
 
@@ -78,6 +79,8 @@ class TrainDirectory(RunDirectory):
         assert isinstance(config, TrainConfig)
         if config.of_graphs:
             return _read_of_graphs(graph.manifest, config.sampling)
+        if config.of_links and config.sampling.time is not None:
+            return _read_of_times(graph, config)
         if graph.is_typed:
             return _read_of_types(graph, config.sampling)
         return _read_by(graph.manifest, config.sampling)
@@ -100,12 +103,23 @@ def _read_of_types(graph: Graph, sampling: SamplingConfig) -> Identity:
     own = sampling.labels
     keys.append(roles["labels"] if own == "y" else f"nodes/{labels.node_type}/{own}")
     keys += _splits_of(roles, sampling)
+    return _identity(graph, keys, classes=roles.get("classes"))
+
+
+def _read_of_times(graph: Graph, config: TrainConfig) -> Identity:
+    keys = ["edges/edge/offsets", "edges/edge/sources", "edges/edge/ids"]
+    keys += timed_feature_keys(graph, config).values()
+    return _identity(graph, [*keys, *times_by_type(graph, config).values()])
+
+
+def _identity(graph: Graph, keys: list[str], **facts: Any) -> Identity:
+    manifest = graph.manifest
     return Identity.of(
         manifest,
         keys.__contains__,
         nodes=graph.node_types,
         edges={name: of["count"] for name, of in manifest["edge_types"].items()},
-        classes=roles.get("classes"),
+        **facts,
     )
 
 

@@ -23,6 +23,7 @@ from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
 from outercore.training.tasks import Task
+from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
 from outercore.training.typed.models import TypedNetwork
 from outercore.training.typed.schema import Schema
 
@@ -32,7 +33,9 @@ EXPORTED = "outercore-inference"
 """The format of what `outercore export-model` makes of a model."""
 
 
-Model: TypeAlias = Network | Perceptron | GraphNetwork | LinkModel | TypedNetwork
+Model: TypeAlias = (
+    Network | Perceptron | GraphNetwork | LinkModel | TypedNetwork | TemporalLinkModel
+)
 """Any model that is trained."""
 
 
@@ -72,7 +75,7 @@ def save_model(
     if isinstance(model, GraphNetwork):
         described["categories"] = list(model.categories)
         described["of_degrees"] = model.of_degrees
-    if isinstance(model, TypedNetwork):
+    if isinstance(model, TypedNetwork | TemporalLinkModel):
         described["schema"] = model.schema.to_dict()
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
     with device_errors(f"model `{directory}`"):
@@ -173,6 +176,9 @@ def _way_out(directory: Path) -> str:
 
 
 def _build(config: TrainConfig, described: dict[str, Any]) -> Model:
+    if "timed" in described.get("schema", ()):
+        timed = TimedSchema.from_dict(described["schema"], described["layers"])
+        return TemporalLinkModel(config, timed)
     if described["task"]["kind"] == "links":
         return LinkModel(config, described["features"], described["table_rows"])
     sizes = [described[name] for name in ("layers", "features", "outputs")]

@@ -45,12 +45,8 @@ def evaluate_links(
     Errors: `InvalidError` where the data set is another one or changed since; `NotFoundError` for a
     part that the run does not have; `UnsupportedError` for `outputs`.
     """
-    if outputs:
-        raise UnsupportedError(
-            "predictions: a model of edges has no predictions of nodes\n"
-            "hint: leave `--predictions` and `--logits` out"
-        )
-    run = _run_of(directory, graph)
+    refuse_outputs(outputs)
+    run = run_of(directory, graph)
     run.require_same(graph)
     stop, scratch = StopRequest(), directory / _SCRATCH
     place = LinkPlace(run.links, Position, stop)
@@ -89,7 +85,16 @@ def evaluate_links(
     }
 
 
-def _run_of(model: Path, graph: Graph) -> TrainDirectory:
+def refuse_outputs(outputs: bool) -> None:
+    """Errors: `UnsupportedError` where the user wants predictions as files."""
+    if outputs:
+        raise UnsupportedError(
+            "predictions: a model of edges has no predictions of nodes\n"
+            "hint: leave `--predictions` and `--logits` out"
+        )
+
+
+def run_of(model: Path, graph: Graph) -> TrainDirectory:
     """The run that a model of edges lies in.
 
     Errors: `InvalidError` where it lies in none, or the data set is another one.

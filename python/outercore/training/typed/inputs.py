@@ -38,11 +38,11 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
                 "hint: use `--model sage`, `gcn`, `gat`, `gin` or `mlp`"
             )
         return
-    if config.of_graphs or config.of_links:
+    if config.of_graphs or (config.of_links and config.sampling.time is None):
         raise UnsupportedError(
             f"task `{config.run.task}`: data set `{graph.root}` has several types of nodes or "
-            "edges, and only labels of nodes can be learnt there\n"
-            "hint: leave `--task` out"
+            "edges, where labels of nodes can be learnt, and edges with times\n"
+            "hint: leave `--task` out, or name the times of the edges by `--time`"
         )
     if kind not in _KINDS:
         known = ", ".join(f"`{name}`" for name in _KINDS[:-1])
@@ -50,7 +50,8 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
             f"model `{kind}`: data set `{graph.root}` has several types of nodes or edges\n"
             f"hint: use `--model` {known} or `{_KINDS[-1]}`"
         )
-    LabelledNodes(graph)
+    if not config.of_links:
+        LabelledNodes(graph)
 
 
 def feature_keys(graph: Graph, name: str) -> dict[str, str]:
@@ -74,15 +75,19 @@ def feature_keys(graph: Graph, name: str) -> dict[str, str]:
 
 
 def schema_of(
-    graph: Graph, config: TrainConfig, keys: dict[str, str], note: Callable[[str], None]
+    graph: Graph,
+    seeds: tuple[str, ...],
+    config: TrainConfig,
+    keys: dict[str, str],
+    note: Callable[[str], None],
 ) -> Schema:
-    """The schema of a freshly built network.
+    """The schema of a freshly built network whose batches begin with nodes of the types `seeds`.
 
     Types without features get a table of embeddings where the budget has room for it, those with
     fewest nodes first; `note` is told which ones get only one vector for the type.
     """
-    labelled, edge_types = LabelledNodes(graph).node_type, tuple(graph.edge_types)
-    reached = reach(labelled, edge_types, config.layers)
+    edge_types = tuple(graph.edge_types)
+    reached = reach(seeds, edge_types, config.layers)
     counts = {one: count for one, count in graph.node_types.items() if one in reached}
     inputs = {one: NodeInput() for one in counts}
     with_rows = [one for one, count in counts.items() if one in keys and count]
@@ -102,10 +107,12 @@ def schema_of(
             f"take {format_size(table)}, of {format_size(allowed)} for all tables: its nodes share "
             "one learnt vector"
         )
-    return Schema(labelled, edge_types, inputs, config.layers)
+    return Schema(seeds, edge_types, inputs, config.layers)
 
 
-def require_same_types(graph: Graph, keys: dict[str, str], schema: Schema) -> None:
+def require_same_types(
+    graph: Graph, keys: dict[str, str], schema: Schema, seeds: tuple[str, ...]
+) -> None:
     """Whether a data set is like the one that a network was trained on.
 
     Errors: `InvalidError` names the first difference.
@@ -115,8 +122,9 @@ def require_same_types(graph: Graph, keys: dict[str, str], schema: Schema) -> No
     )
     if found != expected:
         raise _other(graph, f"edge types {expected}", found)
-    if (labelled := LabelledNodes(graph).node_type) != schema.labelled:
-        raise _other(graph, f"labels of node type `{schema.labelled}`", f"those of `{labelled}`")
+    if seeds != schema.seeds:
+        expected, found = (" and ".join(f"`{one}`" for one in of) for of in (schema.seeds, seeds))
+        raise _other(graph, f"labels or links of node type {expected}", f"those of {found}")
     for one, known in schema.inputs.items():
         count = graph.node_types[one]
         width = _width(graph, keys[one]) if one in keys and count else 0

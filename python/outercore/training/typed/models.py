@@ -56,7 +56,7 @@ class Encoder(nn.Module):
 
     def __init__(self, hidden: int, schema: Schema) -> None:
         super().__init__()
-        self._hidden = hidden
+        self.hidden = hidden
         inputs = schema.inputs
         self.maps = by_type(
             {name: FeatureMap(of.features, hidden) for name, of in inputs.items() if of.features}
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
         if node_type in self.tables:
             rows: Tensor = self.tables[node_type](nodes.n_id)
             return rows
-        shared: Tensor = self.vectors[node_type].weight.expand(len(nodes.n_id), self._hidden)
+        shared: Tensor = self.vectors[node_type].weight.expand(len(nodes.n_id), self.hidden)
         return shared
 
 

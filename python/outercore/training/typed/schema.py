@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,18 +26,24 @@ class NodeInput:
 class Schema:
     """The types that a network sees, in the order of the data set."""
 
-    labelled: str
+    seeds: tuple[str, ...]
+    """The node types that batches begin with: the labelled one, or those at the ends of links."""
     edge_types: tuple[EdgeType, ...]
     inputs: Mapping[str, NodeInput]
-    """By node type; only of types that reach the labelled one within the layers."""
+    """By node type; only of types that reach the seeds within the layers."""
     layers: int
+
+    @property
+    def labelled(self) -> str:
+        """The node type whose labels are learnt."""
+        return self.seeds[0]
 
     def into(self, node_type: str) -> list[EdgeType]:
         """The edge types whose target is `node_type`."""
         return [edge_type for edge_type in self.edge_types if edge_type[2] == node_type]
 
     def targets(self, layer: int) -> list[str]:
-        """The node types that `layer` computes; of the last layer only the labelled one."""
+        """The node types that `layer` computes; of the last layer only those of the seeds."""
         return self._after(layer + 1)
 
     def sources(self, layer: int) -> list[str]:
@@ -45,7 +51,7 @@ class Schema:
         return self._after(layer)
 
     def _after(self, layer: int) -> list[str]:
-        found = reach(self.labelled, self.edge_types, self.layers - layer)
+        found = reach(self.seeds, self.edge_types, self.layers - layer)
         return [name for name in self.inputs if name in found]
 
     @property
@@ -56,7 +62,7 @@ class Schema:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
-            "labelled": self.labelled,
+            "seeds": list(self.seeds),
             "edge_types": [list(edge_type) for edge_type in self.edge_types],
             "inputs": {
                 name: {"features": given.features, "rows": given.rows}
@@ -68,22 +74,22 @@ class Schema:
     def from_dict(cls, values: Mapping[str, Any], layers: int) -> Schema:
         """Inverse of `to_dict`."""
         return cls(
-            values["labelled"],
+            tuple(values["seeds"]),
             tuple((source, relation, target) for source, relation, target in values["edge_types"]),
             {name: NodeInput(**given) for name, given in values["inputs"].items()},
             layers,
         )
 
 
-def reach(labelled: str, edge_types: tuple[EdgeType, ...], hops: int) -> set[str]:
-    """The node types with a path of at most `hops` edges to `labelled`.
+def reach(seeds: Iterable[str], edge_types: tuple[EdgeType, ...], hops: int) -> set[str]:
+    """The node types with a path of at most `hops` edges to one of `seeds`.
 
     Example:
         >>> types = (("author", "writes", "paper"), ("city", "houses", "author"))
-        >>> sorted(reach("paper", types, 1))
+        >>> sorted(reach(["paper"], types, 1))
         ['author', 'paper']
     """
-    found = {labelled}
+    found = set(seeds)
     for _ in range(hops):
         found |= {source for source, _, target in edge_types if target in found}
     return found

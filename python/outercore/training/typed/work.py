@@ -65,13 +65,13 @@ class TypedNodeWork(ScoredOnSplits):
                 config.run.task,
                 nodes_of(self.labelled, config.sampling.train),
             )
-            schema = schema_of(graph, config, keys, note)
+            schema = schema_of(graph, (self.labelled.node_type,), config, keys, note)
             self.model = TypedNetwork(config.model, schema, self.task.outputs)
             copies = TABLE_COPIES
         else:
             assert isinstance(saved.model, TypedNetwork)
             self.task, self.model = saved.task, saved.model
-            require_same_types(graph, keys, self.model.schema)
+            require_same_types(graph, keys, self.model.schema, (self.labelled.node_type,))
             copies = 1
         schema = self.model.schema
         self.loaders = TypedLoaders(
@@ -122,7 +122,7 @@ class TypedNodeWork(ScoredOnSplits):
         return {
             "node_types": self._graph.node_types,
             "edge_types": described["edge_types"],
-            "labelled_type": described["labelled"],
+            "labelled_type": self.labelled.node_type,
             "inputs": described["inputs"],
             "unused_edge_arrays": sorted(
                 key.removeprefix("edges/")

@@ -1,0 +1,1 @@
+"""Learning which edges come next, from those that came before."""

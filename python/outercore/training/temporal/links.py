@@ -1,0 +1,185 @@
+"""The edges of one type by time: what a run learns from, and what comes after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.csc import edge_rows
+from outercore.edge_types import EdgeType, edge_type_key
+from outercore.errors import InvalidError, NotFoundError
+from outercore.link_seeds import all_links
+from outercore.sample_rules import edge_name
+from outercore.training.tasks import array_key
+from outercore.training.typed.inputs import feature_keys
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+    from outercore.training.config import TrainConfig
+
+LINK_BYTES = 40
+"""For each edge: its two ends, its time, and the orders by time and of an epoch."""
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class TimedLinks:
+    """The edges of a type in the order of their times, in parts that follow each other in time.
+
+    Shapes: `index` int64 [2, edges], ids within the types of the ends; `times` int64 [edges].
+    """
+
+    edge_type: EdgeType
+    index: NDArray[np.int64]
+    times: NDArray[np.int64]
+    bounds: tuple[int, int, int]
+    """Where the parts `train`, `valid` and `test` end."""
+
+    def part(self, name: str) -> slice:
+        """Places of the edges of a part."""
+        number = PARTS.index(name)
+        return slice((0, *self.bounds)[number], self.bounds[number])
+
+    def count(self, name: str) -> int:
+        """Edges of a part."""
+        part = self.part(name)
+        return part.stop - part.start
+
+    @property
+    def parts(self) -> list[str]:
+        """The held-out parts with edges."""
+        return [name for name in PARTS[1:] if self.count(name)]
+
+    @property
+    def span(self) -> int:
+        """From the first to the last time of what is trained on; at least 1."""
+        times = self.times[self.part("train")]
+        return max(int(times[-1]) - int(times[0]), 1)
+
+
+def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
+    """The edges that a run predicts; the latest ones are held out, half to validate, half to test.
+
+    Edges of one time are in one part. An undirected edge is there once.
+
+    Cost: `LINK_BYTES` for each edge in memory.
+    Errors: `NotFoundError` without the edge type or its times; `InvalidError` where the edge type
+    is to be chosen, or too few times differ.
+    """
+    edge_type = predicted_type(graph, config)
+    index, rows = all_links(graph, edge_type), edge_rows(graph, edge_type)
+    times = graph.array(timeedge_array_key(graph, edge_type, config))
+    if rows is not None:
+        # Both directions of an undirected edge have its row.
+        rows, first = np.unique(np.sort(rows), return_index=True)
+        index, times = index[:, first], times[rows]
+    times = np.asarray(times).astype(np.int64)
+    order = np.argsort(times, kind="stable")
+    index, times = np.ascontiguousarray(index[:, order]), times[order]
+    held_out = config.link.held_out
+    bounds = [
+        int(np.searchsorted(times, _time_at(times, share), side="left"))
+        for share in (1 - held_out, 1 - held_out / 2)
+    ]
+    if not bounds[0]:
+        raise InvalidError(
+            f"edge type {','.join(edge_type)}: no edge is left to train on, as all {len(times):,} "
+            "have nearly the same time\nhint: hold out fewer by `--set link.held_out=SHARE`"
+        )
+    return TimedLinks(edge_type, index, times, (bounds[0], bounds[1], len(times)))
+
+
+def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
+    """The edge type whose edges are predicted: the one chosen, or the only one with times.
+
+    Errors: `NotFoundError` for a type that is not there, or where none has times; `InvalidError`
+    where several have.
+    """
+    types = {",".join(one): one for one in graph.edge_types}
+    chosen, attribute = config.link.relation, config.sampling.time
+    assert attribute is not None
+    if chosen is not None:
+        if chosen not in types:
+            raise NotFoundError(
+                f"link.relation: edge type `{chosen}` is not in data set `{graph.root}`\n"
+                f"hint: it has {' and '.join(types)}"
+            )
+        return types[chosen]
+    name = edge_name(graph, attribute)
+    timed = {
+        text: one
+        for text, one in types.items()
+        if name is not None and edge_array_key(graph, one, name) in graph.arrays
+    }
+    # `--add-reverse` adds the other direction of each edge type.
+    given = {text: one for text, one in timed.items() if not one[1].startswith("rev_")} or timed
+    if not given:
+        raise NotFoundError(
+            f"--time {attribute}: no edge array `{attribute}` is in data set `{graph.root}`\n"
+            f"hint: it has {', '.join(sorted(_edge_arrays(graph))) or 'none'}"
+        )
+    if len(given) > 1:
+        raise InvalidError(
+            f"data set `{graph.root}`: edges of {' and '.join(given)} have `{attribute}`\n"
+            f"hint: choose the edges to predict by `--set link.relation={next(iter(given))}`"
+        )
+    return next(iter(given.values()))
+
+
+def timeedge_array_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
+    """The manifest key of the times of a type's edges.
+
+    Errors: `NotFoundError` where they have none, `InvalidError` for other than whole numbers.
+    """
+    attribute = config.sampling.time
+    assert attribute is not None
+    key = edge_array_key(graph, edge_type, edge_name(graph, attribute) or attribute)
+    if key not in graph.arrays:
+        raise NotFoundError(
+            f"--time {attribute}: the edges of {','.join(edge_type)} have no array `{attribute}`\n"
+            f"hint: data set `{graph.root}` has {', '.join(sorted(_edge_arrays(graph))) or 'none'}"
+        )
+    entry = graph.arrays[key]
+    if "int" not in entry["dtype"] or len(entry["shape"]) != 1:
+        raise InvalidError(
+            f"--time {attribute}: expected a whole number for each edge, found {entry['dtype']} "
+            f"{entry['shape']}"
+        )
+    return key
+
+
+def times_by_type(graph: Graph, config: TrainConfig) -> dict[EdgeType, str]:
+    """The array with the times of each edge type that has one."""
+    assert config.sampling.time is not None
+    name = edge_name(graph, config.sampling.time) or config.sampling.time
+    keys = {one: edge_array_key(graph, one, name) for one in graph.edge_types}
+    return {one: key for one, key in keys.items() if key in graph.arrays}
+
+
+def timed_feature_keys(graph: Graph, config: TrainConfig) -> dict[str, str]:
+    """The features of each node type that has some, as `feature_keys`, also of one type."""
+    name = config.sampling.features
+    if graph.is_typed:
+        return feature_keys(graph, name)
+    key = graph.features_of("node") if name == "x" else array_key(graph, name)
+    return {} if key is None else {"node": key}
+
+
+def edge_array_key(graph: Graph, edge_type: EdgeType, name: str) -> str:
+    """The manifest key of an array of a type's edges."""
+    return f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{name}"
+
+
+def _edge_arrays(graph: Graph) -> list[str]:
+    topology = ("ids", "offsets", "sources")
+    found = (key.split("/", 2) for key in graph.arrays if key.startswith("edges/"))
+    return [f"{of}/{name}" for _, of, name in found if name not in topology]
+
+
+def _time_at(times: NDArray[np.int64], share: float) -> int:
+    """The time before which about this share of the edges come; beyond all of them for 1."""
+    place = int(share * len(times))
+    return int(times[place]) if place < len(times) else int(times[-1]) + 1

@@ -1,0 +1,292 @@
+"""A network that embeds both ends of a link at its time, and scores the link.
+
+It sees the sampled neighbourhood of each end alone, and how long ago each edge there came.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from outercore.training.config import LinkHead, TrainConfig
+from outercore.training.models import norm_of
+from outercore.training.neighbours import Arcs
+from outercore.training.typed.convolutions import by_type
+from outercore.training.typed.models import Encoder
+from outercore.training.typed.schema import Schema
+
+if TYPE_CHECKING:
+    from outercore.edge_types import EdgeType
+
+_WAVES = 32
+_FINEST = 1e6
+"""The fastest wave has so many periods in the span of the training times."""
+
+
+@dataclass(frozen=True)
+class TimedSchema:
+    """What a temporal network knows of a graph: its types, which edges have times, their span."""
+
+    types: Schema
+    """Its seeds are the types of source and target of the links."""
+    timed: frozenset[EdgeType]
+    span: int
+    """From the first to the last time of the training, in the unit of the times."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        timed = [list(one) for one in self.types.edge_types if one in self.timed]
+        return {**self.types.to_dict(), "timed": timed, "span": self.span}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], layers: int) -> TimedSchema:
+        """Inverse of `to_dict`."""
+        timed = frozenset(
+            (source, relation, target) for source, relation, target in values["timed"]
+        )
+        return cls(Schema.from_dict(values, layers), timed, values["span"])
+
+
+class TimeEncoding(nn.Module):
+    """How long ago, as cosines of fixed frequencies, and its logarithm.
+
+    The frequencies are a geometric row, the slowest with one period in the span of the training.
+
+    **Source** Cong et al., 2023, section 3.1, with frequencies that fit the unit of the times.
+    """
+
+    width = _WAVES + 1
+
+    def __init__(self, span: int) -> None:
+        super().__init__()
+        self._span = float(span)
+        self._frequencies: Tensor
+        powers = torch.linspace(0.0, math.log(_FINEST), _WAVES, dtype=torch.float64)
+        self.register_buffer(
+            "_frequencies", powers.exp() * 2 * math.pi / self._span, persistent=False
+        )
+
+    def forward(self, ages: Tensor) -> Tensor:
+        """Shapes: `ages` int64 [edges], 0 or more; result float32 [edges, width]."""
+        # Single precision would lose the fast waves of old edges.
+        ages = ages.double()
+        waves = torch.cos(ages.unsqueeze(1) * self._frequencies)
+        decades = torch.log1p(ages * (_FINEST / self._span)) / math.log1p(_FINEST)
+        return torch.cat([waves, decades.unsqueeze(1)], dim=1).float()
+
+
+class TimedRelation(nn.Module):
+    """What comes to some targets along the edges of one type.
+
+    A message is a perceptron's layer over the source's state and the age of the edge. `sage` takes
+    their mean and number; `gat` a weighted mean, with attention as in GATv2, and the number.
+    """
+
+    def __init__(self, config: TrainConfig, ages: int) -> None:
+        super().__init__()
+        hidden, model = config.model.hidden, config.model
+        self.source = nn.Linear(hidden, hidden)
+        self.age = nn.Linear(ages, hidden, bias=False) if ages else None
+        self._heads = model.heads if model.kind == "gat" else 0
+        if self._heads:
+            self.query = nn.Linear(hidden, hidden, bias=False)
+            self.attention = nn.Parameter(torch.empty(self._heads, hidden // self._heads))
+            nn.init.xavier_uniform_(self.attention)
+        self.out = nn.Linear(hidden + 1, hidden)
+
+    def forward(self, x: Tensor, own: Tensor, edge_index: Tensor, ages: Tensor | None) -> Tensor:
+        """Shapes: `x` [sources, hidden]; `own` [targets, hidden]; `ages` [edges, width of ages];
+        result [targets, hidden]."""
+        sources, targets = edge_index
+        messages = self.source(x).index_select(0, sources)
+        if self.age is not None:
+            messages = messages + self.age(ages)
+        if self._heads:
+            found = self._attended(messages, own, targets)
+        else:
+            places = torch.arange(len(targets), device=targets.device)
+            arcs = Arcs(torch.stack([places, targets]), len(own), len(targets))
+            found = arcs.mean(functional.relu(messages))
+        count = torch.bincount(targets, minlength=len(own))
+        state: Tensor = self.out(torch.cat([found, torch.log1p(count.float()).unsqueeze(1)], dim=1))
+        return state
+
+    def _attended(self, messages: Tensor, own: Tensor, targets: Tensor) -> Tensor:
+        from torch_geometric.utils import softmax
+
+        shape = (-1, self._heads, self.attention.shape[1])
+        asked = self.query(own).index_select(0, targets)
+        scores = functional.leaky_relu(messages + asked, 0.2).view(shape) * self.attention
+        weights = softmax(scores.sum(dim=-1), targets, num_nodes=len(own))
+        weighted = functional.relu(messages).view(shape) * weights.unsqueeze(-1)
+        sums = torch.zeros_like(own).index_add(0, targets, weighted.flatten(1))
+        return sums
+
+
+class TimedLayer(nn.Module):
+    """New states of the targets: a map of their own, and what comes along each edge type."""
+
+    def __init__(self, config: TrainConfig, schema: TimedSchema, layer: int) -> None:
+        super().__init__()
+        types, hidden = schema.types, config.model.hidden
+        self._into = {name: types.into(name) for name in types.targets(layer)}
+        width = TimeEncoding.width
+        self.relations = by_type(
+            {
+                one: TimedRelation(config, width if one in schema.timed else 0)
+                for into in self._into.values()
+                for one in into
+            }
+        )
+        self.own = by_type({name: nn.Linear(hidden, hidden) for name in self._into})
+        self.norms = by_type({name: norm_of(config.model) for name in self._into})
+        self._dropout = config.model.dropout
+
+    def forward(
+        self, x: Mapping[str, Tensor], targets: Mapping[str, int], edges: Mapping[EdgeType, _Edges]
+    ) -> dict[str, Tensor]:
+        """Shapes: `x` [nodes, hidden] by node type; result [targets, hidden]."""
+        return {name: self._state(name, x, count, edges) for name, count in targets.items()}
+
+    def _state(
+        self, name: str, x: Mapping[str, Tensor], count: int, edges: Mapping[EdgeType, _Edges]
+    ) -> Tensor:
+        own = x[name][:count]
+        parts = [self.own[name](own)]
+        for one in self._into[name]:
+            relation: Any = self.relations[one]
+            parts.append(relation(x[one[0]], own, edges[one].index, edges[one].ages))
+        state = functional.relu(self.norms[name](functools.reduce(torch.add, parts)))
+        return functional.dropout(state, self._dropout, self.training)
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """Shapes: `index` int64 [2, edges]; `ages` float32 [edges, width of ages]."""
+
+    index: Tensor
+    ages: Tensor | None
+
+
+class DirectedHead(nn.Module):
+    """One score of a source and a target.
+
+    `mlp`: a perceptron over both and their product; `dot` their product summed; `diagonal`
+    likewise with a learned weight for each dimension.
+    """
+
+    def __init__(self, kind: LinkHead, width: int, dropout: float) -> None:
+        super().__init__()
+        self.kind, self.dropout = kind, dropout
+        if kind == "mlp":
+            self.first, self.last = nn.Linear(3 * width, width), nn.Linear(width, 1)
+        self.diagonal = nn.Parameter(torch.ones(width)) if kind == "diagonal" else None
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Scores float32 [pairs] of embeddings [pairs, width]."""
+        product = source * target
+        if self.kind == "mlp":
+            hidden = functional.relu(self.first(torch.cat([source, target, product], dim=1)))
+            hidden = functional.dropout(hidden, self.dropout, self.training)
+            score: Tensor = self.last(hidden)
+            return score.squeeze(1)
+        if self.diagonal is not None:
+            product = product * self.diagonal
+        return product.sum(dim=1)
+
+
+class TemporalLinkModel(nn.Module):
+    """Scores links from the neighbourhoods that their ends had before them.
+
+    Takes batches of `LinkNeighborLoader` with triplets, of graphs with one type or several.
+    """
+
+    def __init__(self, config: TrainConfig, schema: TimedSchema) -> None:
+        super().__init__()
+        self.schema = schema
+        self.layers = schema.types.layers
+        self.encoder = Encoder(config.model.hidden, schema.types)
+        self.time = TimeEncoding(schema.span)
+        self.stack = nn.ModuleList(
+            TimedLayer(config, schema, layer) for layer in range(schema.types.layers)
+        )
+        self.head = DirectedHead(config.link.head, config.model.hidden, config.model.dropout)
+
+    @property
+    def features(self) -> int:
+        """Features of a source of a link; 0 where it has none."""
+        return self.schema.types.inputs[self.schema.types.seeds[0]].features
+
+    @property
+    def outputs(self) -> int:
+        """Width of the embedding of an end."""
+        return self.encoder.hidden
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Scores of the links of a batch and of their negatives.
+
+        Shapes: float32 [links] and [links, negatives of each].
+        """
+        types, parts = self.schema.types, TypedParts(batch)
+        source_type, target_type = types.seeds[0], types.seeds[-1]
+        sources, targets = parts.nodes(source_type), parts.nodes(target_type)
+        states = self._embedded(parts, sources.seed_time)
+        of_source = states[source_type][sources.src_index]
+        negatives = targets.dst_neg_index.view(len(of_source), -1)
+        positive = self.head(of_source, states[target_type][targets.dst_pos_index])
+        repeated = of_source.repeat_interleave(negatives.shape[1], dim=0)
+        negative = self.head(repeated, states[target_type][negatives.flatten()])
+        return positive, negative.view(negatives.shape)
+
+    def _embedded(self, parts: TypedParts, seed_time: Tensor) -> dict[str, Tensor]:
+        """The states of the seeds, by node type; `seed_time` int64 [links]."""
+        types = self.schema.types
+        x = {name: self.encoder(name, parts.nodes(name)) for name in types.sources(0)}
+        for index, layer in enumerate(self.stack):
+            hops = self.layers - index
+            targets = {name: parts.until(name, hops) for name in types.targets(index)}
+            edges = {
+                one: self._edges(parts, one, hops, seed_time)
+                for name in targets
+                for one in types.into(name)
+            }
+            x = layer(x, targets, edges)
+        return x
+
+    def _edges(
+        self, parts: TypedParts, edge_type: EdgeType, hops: int, seed_time: Tensor
+    ) -> _Edges:
+        store = parts.edges(edge_type)
+        index = store.edge_index[:, : sum(map(int, store.num_sampled_edges[:hops]))]
+        if edge_type not in self.schema.timed:
+            return _Edges(index, None)
+        links = parts.nodes(edge_type[2]).batch[index[1]]
+        ages = seed_time[links] - store.edge_time[: index.shape[1]]
+        return _Edges(index, self.time(ages))
+
+
+class TypedParts:
+    """A batch of a graph with several types, or of one as if it had several."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._is_typed = hasattr(batch, "node_types")
+
+    def nodes(self, node_type: str) -> Any:
+        """What belongs to the nodes of a type."""
+        return self._batch[node_type] if self._is_typed else self._batch
+
+    def edges(self, edge_type: EdgeType) -> Any:
+        """What belongs to the edges of a type."""
+        return self._batch[edge_type] if self._is_typed else self._batch
+
+    def until(self, node_type: str, hops: int) -> int:
+        """The nodes of a type that were sampled in fewer hops: those of the seeds are hop 0."""
+        return sum(map(int, self.nodes(node_type).num_sampled_nodes[:hops]))

@@ -1,0 +1,225 @@
+"""Learning edges by time: the task `link` with `--time`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outercore.config.sizes import format_size, parse_size
+from outercore.errors import BudgetError, UnsupportedError
+from outercore.many_graphs import Labelled
+from outercore.runs.progress import Observer
+from outercore.runs.record import Timeline
+from outercore.runs.stop import StopRequest
+from outercore.training.config import LinkMetric, TrainConfig
+from outercore.training.links.model import link_loss
+from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
+from outercore.training.saved import SavedModel
+from outercore.training.tasks import link_task
+from outercore.training.temporal.links import (
+    LINK_BYTES,
+    TimedLinks,
+    timed_feature_keys,
+    timed_links,
+    times_by_type,
+)
+from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
+from outercore.training.temporal.scoring import TemporalScoring
+from outercore.training.typed.inputs import require_same_types, schema_of
+from outercore.training.typed.scales import column_scales
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+
+class TemporalLinkWork:
+    """The edges of one type, against other targets at the same time.
+
+    All edges of the data set pass messages, each to what comes after it: no edge that is held out
+    needs to be taken out. `saved` is a model to score.
+
+    Errors: those of `timed_links`; `BudgetError` where the edges or embeddings take all memory.
+    """
+
+    rows = "edges"
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        *,
+        open_loader: LoaderFactory,
+        note: Callable[[str], None],
+        saved: SavedModel | None = None,
+    ) -> None:
+        _require_fits(graph, config)
+        self._graph, self._config = graph, config
+        self.links = timed_links(graph, config)
+        self._is_saved = saved is not None
+        self._keys = keys = timed_feature_keys(graph, config)
+        source, _, target = self.links.edge_type
+        seeds = tuple(dict.fromkeys((source, target)))
+        if saved is None:
+            self.task = link_task(config.run.metric, config.model.hidden)
+            types = schema_of(graph, seeds, config, keys, note)
+            schema = TimedSchema(types, frozenset(times_by_type(graph, config)), self.links.span)
+            self.model = TemporalLinkModel(config, schema)
+            copies = TABLE_COPIES
+        else:
+            assert isinstance(saved.model, TemporalLinkModel)
+            self.task, self.model = saved.task, saved.model
+            require_same_types(graph, keys, self.model.schema.types, seeds)
+            copies = 1
+        types = self.model.schema.types
+        self.loaders = TemporalLoaders(
+            graph,
+            config,
+            self.links,
+            features={name: keys[name] for name, of in types.inputs.items() if of.features},
+            embeddings=4 * config.model.hidden * copies * types.table_rows,
+            open_loader=open_loader,
+            note=note,
+        )
+
+    @property
+    def labelled(self) -> Labelled:
+        """The data set."""
+        return self._graph
+
+    def prepare(self, timeline: Timeline | None = None) -> None:
+        """Measures the scales of features, which a saved model has."""
+        if self._is_saved:
+            return
+        with timeline.span("feature scales") if timeline is not None else nullcontext():
+            for name, features in self.model.encoder.maps.items():
+                features.standardise(*column_scales(self._graph, self._keys[name]))
+
+    def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
+        """How far the edges of a batch are from scoring above their negatives."""
+        positive, negative = self.model(batch.to(device))
+        return link_loss(self._config.link.loss, positive, negative), len(positive)
+
+    def scoring(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> TemporalScoring:
+        """Scores on the edges that come after the training."""
+        del scratch, observer
+        metric = cast("LinkMetric", self.task.metric_name)
+        return TemporalScoring(self.links, self.model, metric, self.loaders, device, stop)
+
+    def facts(self) -> dict[str, Any]:
+        """Which edges are predicted, how many of each part, and from which times on."""
+        links = self.links
+        return {
+            "links": {
+                "edge_type": list(links.edge_type),
+                "train": links.count("train"),
+                **{part: links.count(part) for part in links.parts},
+                **{
+                    f"{part}_from_time": int(links.times[links.part(part).start])
+                    for part in links.parts
+                },
+            }
+        }
+
+
+class TemporalLoaders(Loaders):
+    """`Loaders` of links with their times, beside all edges of the type in memory."""
+
+    reserved_for = "the edges with their times and embeddings take"
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        links: TimedLinks,
+        *,
+        features: dict[str, str],
+        embeddings: int,
+        open_loader: LoaderFactory,
+        note: Callable[[str], None],
+    ) -> None:
+        edges, total = LINK_BYTES * len(links.times), parse_size(config.budget.memory)
+        if edges + embeddings >= total:
+            raise BudgetError(
+                f"memory budget {format_size(total)}: {len(links.times):,} edges with their times "
+                f"take {format_size(edges)}, and embeddings {format_size(embeddings)}\n"
+                "hint: give more memory by `--memory`",
+                edges + embeddings,
+            )
+        reserved = edges + embeddings
+        super().__init__(graph, config, reserved=reserved, open_loader=open_loader, note=note)
+        self._links, self._features = links, features
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """How the loaders and what else is in memory share the budget, in bytes."""
+        shares = super().shares
+        return {"edges_memory": shares.pop("in_degrees_memory"), **shares}
+
+    def features(self) -> Any:
+        """The array of each node type that has features; of one type its name."""
+        if self._graph.is_typed:
+            return self._features or None
+        return next(iter(self._features.values()), None)
+
+    def of_links(self, part: str, negatives: int) -> dict[str, Any]:
+        """What a loader of the links of a part is asked for."""
+        links, chosen = self._links, self._config.link
+        places = links.part(part)
+        index = np.ascontiguousarray(links.index[:, places])
+        sampling: dict[str, Any] = {"mode": "triplet", "amount": negatives}
+        if chosen.negative_ends == "degree":
+            trained = links.index[1, links.part("train")]
+            count = self._graph.node_types[links.edge_type[2]]
+            # Those of the training: how often a target comes later is not known yet.
+            sampling["dst_weight"] = np.bincount(trained, minlength=count).astype(np.float64)
+        return {
+            "of_links": True,
+            "num_neighbors": self.fanout(),
+            "edge_label_index": (links.edge_type, index) if self._graph.is_typed else index,
+            "edge_label_time": links.times[places],
+            "time_attr": self._config.sampling.time,
+            "temporal_strategy": "last",
+            # An edge does not see itself, nor what comes at the same time.
+            "equal_times": "hidden",
+            "neg_sampling": sampling,
+            "batch_size": self._config.sampling.batch_size,
+            "features": self.features(),
+            "labels": None,
+            "arrays": self._time_keys(),
+        }
+
+    def _open_training(self) -> Any:
+        return self._open(
+            memory=self.training_memory,
+            shuffle=True,
+            hotness="none",
+            far=self._far,
+            **self.of_links("train", self._config.link.negatives),
+        )
+
+    def _time_keys(self) -> list[str]:
+        return sorted(times_by_type(self._graph, self._config).values())
+
+
+def _require_fits(graph: Graph, config: TrainConfig) -> None:
+    """Errors: `UnsupportedError` for what is not there with times."""
+    if config.budget.far is not None:
+        raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
+    if config.model.kind not in ("sage", "gat"):
+        raise UnsupportedError(
+            f"model `{config.model.kind}`: edges with times are learnt by `sage` or `gat`\n"
+            "hint: choose one of these by `--model`"
+        )
+    if config.link.edges is not None:
+        raise UnsupportedError(
+            "link.held_out_edges: with `--time` the latest edges are held out\n"
+            "hint: choose how many by `--set link.held_out=SHARE`"
+        )
