@@ -95,7 +95,8 @@ RECIPES = {
     ),
     "facebook100": Recipe(
         "--model sage --fanout 10,5 --hidden 128 --set model.dropout=0.2 "
-        "--set model.norm=layer --epochs 10 --patience 3 --batch-size 512 --set run.validation=sampled",
+        "--set model.norm=layer --epochs 10 --patience 3 --batch-size 512 "
+        "--set run.validation=sampled",
         "--model mlp --fanout 1,1 --hidden 128 --set model.dropout=0.2 "
         "--set model.norm=layer --epochs 10 --patience 3 --batch-size 512",
         memory="256MiB",
