@@ -102,8 +102,8 @@ class SamplingConfig:
     time: Annotated[
         str | None,
         Option(
-            "With `--task link`: array with the times of edges. The latest edges are held out, and "
-            "what is predicted sees the past alone.",
+            "Array with the times of nodes, edges or both: what is predicted sees the past alone. "
+            "With `--task link` the latest edges are held out.",
             common=True,
         ),
     ] = None

@@ -55,6 +55,24 @@ class Predictor(Protocol):
         """From all neighbours."""
 
 
+class PastOnly:
+    """A predictor of nodes with times: each from what it sees of the past, as it was trained.
+
+    There are no states of layers for all to share: what a node sees depends on when it is asked.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+
+    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
+        """From sampled neighbours."""
+        return self._predictor.sampled(nodes, what)
+
+    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
+        """As `sampled`; a fan-out of -1 takes all neighbours of the past."""
+        return self._predictor.sampled(nodes, "inference")
+
+
 class Inference:
     """Runs a network over chosen nodes of a graph."""
 

@@ -227,6 +227,7 @@ class Loaders:
             topology=budget.topology,
             policy=budget.policy,
             edge_ids=False,
+            **self._of_times(),
             **arguments,
         )
         try:
@@ -236,6 +237,13 @@ class Loaders:
             loader.close()
             raise
         return loader
+
+    def _of_times(self) -> dict[str, Any]:
+        """What lets a node see the latest of its past alone, where times are named."""
+        attribute = self._config.sampling.time
+        if attribute is None:
+            return {}
+        return {"time_attr": attribute, "temporal_strategy": "last"}
 
     def _close_training(self) -> None:
         if self._training is not None:

@@ -228,8 +228,9 @@ def evaluate(
         raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
     directory = model_directory(Path(model))
     saved = load_model(directory)
-    sampled = validation == "sampled"
-    if sampled and saved.config.of_graphs:
+    # What sees the past alone has no states that all nodes share.
+    sampled = validation == "sampled" or saved.config.sampling.time is not None
+    if validation == "sampled" and saved.config.of_graphs:
         what = "a network of whole graphs takes all neighbours, and samples none"
         raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
     graph = open_graph(Path(data_set or _data_set_of(directory)))

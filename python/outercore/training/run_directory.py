@@ -102,7 +102,7 @@ def _read_of_types(graph: Graph, sampling: SamplingConfig) -> Identity:
     keys += feature_keys(graph, sampling.features).values()
     own = sampling.labels
     keys.append(roles["labels"] if own == "y" else f"nodes/{labels.node_type}/{own}")
-    keys += _splits_of(roles, sampling)
+    keys += [*_splits_of(roles, sampling), *_times_of(manifest, sampling)]
     return _identity(graph, keys, classes=roles.get("classes"))
 
 
@@ -123,6 +123,14 @@ def _identity(graph: Graph, keys: list[str], **facts: Any) -> Identity:
     )
 
 
+def _times_of(manifest: dict[str, Any], sampling: SamplingConfig) -> list[str]:
+    """Arrays of all types that say when something comes."""
+    if sampling.time is None:
+        return []
+    names = (sampling.time, sampling.time.removeprefix("edge_"))
+    return [key for key in manifest["arrays"] if key.rpartition("/")[2] in names]
+
+
 def _splits_of(roles: dict[str, Any], sampling: SamplingConfig) -> list[str]:
     splits = roles.get("splits", {})
     wanted = (sampling.train, sampling.valid, sampling.test)
@@ -135,7 +143,7 @@ def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> Identity:
     for name, role in ((sampling.features, "features"), (sampling.labels, "labels")):
         of_role = roles.get(role) if name in ("x", "y") else None
         keys.append(of_role or f"nodes/node/{name}")
-    keys += _splits_of(roles, sampling)
+    keys += [*_splits_of(roles, sampling), *_times_of(manifest, sampling)]
     return Identity.of(
         manifest,
         keys.__contains__,

@@ -58,6 +58,8 @@ class Scoring:
 
     def validates_fully(self) -> bool:
         """Whether epochs are scored over all neighbours."""
+        if self._config.sampling.time is not None:
+            return False
         return validates_fully(self._config.run.validation, self._graph.num_edges)
 
     def validation_kind(self) -> str:

@@ -20,13 +20,14 @@ from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
 from outercore.training.degrees import degrees_for
-from outercore.training.inference import Inference, Predictor
+from outercore.training.inference import Inference, PastOnly, Predictor
 from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.models import build_model
 from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import Task, array_key, detect_task
+from outercore.training.temporal.nodes import require_node_times
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -151,6 +152,8 @@ class NodeWork(ScoredOnSplits):
         else:
             self.task, self.model = saved.task, saved.model
             _require_features(graph, config, self.model.features)
+        if config.sampling.time is not None:
+            require_node_times(graph, "node", config)
         self._degrees: Tensor | None = None
         self.loaders = Loaders(
             graph,
@@ -177,7 +180,7 @@ class NodeWork(ScoredOnSplits):
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
         """Exact inference layer by layer, or with sampled neighbours."""
-        return Inference(
+        inference = Inference(
             self._graph,
             self.model,
             self._config.sampling,
@@ -188,6 +191,7 @@ class NodeWork(ScoredOnSplits):
             observer=observer,
             stop=stop,
         )
+        return inference if self._config.sampling.time is None else PastOnly(inference)
 
     def facts(self) -> dict[str, Any]:
         """Nothing more."""

@@ -185,8 +185,6 @@ class TemporalLoaders(Loaders):
             "num_neighbors": self.fanout(),
             "edge_label_index": (links.edge_type, index) if self._graph.is_typed else index,
             "edge_label_time": links.times[places],
-            "time_attr": self._config.sampling.time,
-            "temporal_strategy": "last",
             # An edge does not see itself, nor what comes at the same time.
             "equal_times": "hidden",
             "neg_sampling": sampling,

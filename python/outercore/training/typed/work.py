@@ -16,11 +16,12 @@ from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
-from outercore.training.inference import Predictor
+from outercore.training.inference import PastOnly, Predictor
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.saved import SavedModel
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
+from outercore.training.temporal.nodes import require_node_times
 from outercore.training.typed.inference import TypedInference
 from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
 from outercore.training.typed.labelled import LabelledNodes
@@ -55,6 +56,8 @@ class TypedNodeWork(ScoredOnSplits):
     ) -> None:
         self.labelled = LabelledNodes(graph)
         self._graph, self._config = graph, config
+        if config.sampling.time is not None:
+            require_node_times(graph, self.labelled.node_type, config)
         self._is_saved = saved is not None
         self._keys = keys = feature_keys(graph, config.sampling.features)
         if saved is None:
@@ -105,7 +108,7 @@ class TypedNodeWork(ScoredOnSplits):
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
         """Exact inference layer by layer, or with sampled neighbours."""
-        return TypedInference(
+        inference = TypedInference(
             self._graph,
             self.model,
             self._config.sampling,
@@ -115,6 +118,7 @@ class TypedNodeWork(ScoredOnSplits):
             observer=observer,
             stop=stop,
         )
+        return inference if self._config.sampling.time is None else PastOnly(inference)
 
     def facts(self) -> dict[str, Any]:
         """The types, and what the nodes of each enter the network by."""
