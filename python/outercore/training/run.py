@@ -36,7 +36,6 @@ from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
 from outercore.training.temporal.evaluate import evaluate_temporal
-from outercore.training.temporal.network import TemporalLinkModel
 from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.inputs import require_model_fits
 from outercore.training.work import PredictingWork, Work
@@ -228,7 +227,6 @@ def evaluate(
         raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
     directory = model_directory(Path(model))
     saved = load_model(directory)
-    # What sees the past alone has no states that all nodes share.
     sampled = validation == "sampled" or saved.config.sampling.time is not None
     if validation == "sampled" and saved.config.of_graphs:
         what = "a network of whole graphs takes all neighbours, and samples none"
@@ -241,8 +239,8 @@ def evaluate(
     observer = observer or Observer()
     require_model_fits(graph, config)
     if saved.task.kind == "links":
-        timed = isinstance(saved.model, TemporalLinkModel)
-        return (evaluate_temporal if timed else evaluate_links)(
+        of_links = evaluate_temporal if saved.config.sampling.time else evaluate_links
+        return of_links(
             saved,
             directory,
             graph,
