@@ -239,8 +239,7 @@ def evaluate(
     observer = observer or Observer()
     require_model_fits(graph, config)
     if saved.task.kind == "links":
-        of_links = evaluate_temporal if saved.config.sampling.time else evaluate_links
-        return of_links(
+        return (evaluate_temporal if config.sampling.time else evaluate_links)(
             saved,
             directory,
             graph,
