@@ -97,6 +97,8 @@ pub enum Method {
     Labor,
     /// LADIES: a fan-out is a number of nodes for a whole hop.
     Ladies,
+    /// HGT sampling: a fan-out is a number of nodes of a node type for a whole hop.
+    Hgt,
 }
 
 /// The features of one node type.
@@ -118,7 +120,7 @@ pub struct LoaderConfig {
     /// Neighbours per node and hop, outermost call first; -1 means all. In a graph of several edge
     /// types, of each of them that is not in `typed_fan_outs`.
     pub fan_outs: Vec<i64>,
-    /// The same for single edge types, by their names in keys.
+    /// The same for single edge types, by their names in keys; of HGT for node types.
     pub typed_fan_outs: BTreeMap<String, Vec<i64>>,
     /// Node type of the seeds, in a graph of several.
     pub input_type: Option<String>,
@@ -315,13 +317,16 @@ impl LoaderConfig {
             schema.node_type(name)?;
         }
         for (name, fan_outs) in &self.typed_fan_outs {
-            schema.edge_type(name)?;
+            let of = match self.method {
+                Method::Hgt => schema.node_type(name).map(|_| "node")?,
+                _ => schema.edge_type(name).map(|_| "edge")?,
+            };
             if fan_outs.len() != hops {
                 return Err(Error::invalid(format!(
-                    "fan-outs of edge type `{name}`: {} hops, expected {hops} as for the others",
+                    "fan-outs of {of} type `{name}`: {} hops, expected {hops} as for the others",
                     fan_outs.len()
                 ))
-                .hint("write a number for each hop; 0 takes no edge of this type"));
+                .hint(format!("write a number for each hop; 0 takes no {of} of this type")));
             }
         }
         Ok(())
@@ -338,14 +343,14 @@ impl LoaderConfig {
         let converted = |fan_outs: &Vec<i64>| -> Vec<FanOut> {
             fan_outs.iter().map(|&f| u32::try_from(f).map_or(FanOut::All, FanOut::Take)).collect()
         };
+        let names: Vec<&str> = match self.method {
+            Method::Hgt => schema.node_types().iter().map(|range| &*range.name).collect(),
+            _ => schema.edge_types().iter().map(|range| &*range.name).collect(),
+        };
+        let of_type = |name| converted(self.typed_fan_outs.get(name).unwrap_or(&self.fan_outs));
         let types = schema.is_typed().then(|| TypedFanOuts {
             schema: Arc::clone(schema),
-            of: schema
-                .edge_types()
-                .iter()
-                .map(|range| self.typed_fan_outs.get(&range.name).unwrap_or(&self.fan_outs))
-                .map(converted)
-                .collect(),
+            of: names.into_iter().map(of_type).collect(),
         });
         SampleConfig {
             fan_outs: converted(&self.fan_outs),

@@ -36,14 +36,14 @@ pub fn open_rules(
     let node_types: Vec<&str> = schema.node_types().iter().map(|range| &*range.name).collect();
     let mut of_edges = |name: &str| room.open(dataset, "edges", &edge_types, name);
     let choice = match (&config.weights, config.method) {
-        (Some(_), Method::Labor | Method::Ladies) => {
-            return Err(
-                Error::invalid("LABOR and LADIES take no weights").hint("leave one of the two out")
-            );
+        (Some(_), Method::Labor | Method::Ladies | Method::Hgt) => {
+            return Err(Error::invalid("LABOR, LADIES and HGT sampling take no weights")
+                .hint("leave one of the two out"));
         }
         (Some(name), Method::Neighbor) => Choice::Weighted(of_edges(name)?),
         (None, Method::Labor) => Choice::Labor,
         (None, Method::Ladies) => Choice::Ladies,
+        (None, Method::Hgt) => Choice::Hgt,
         (None, Method::Neighbor) => Choice::Uniform,
     };
     let edges = config.edge_times.as_deref().map(&mut of_edges).transpose()?;

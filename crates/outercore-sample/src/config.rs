@@ -4,7 +4,7 @@ use std::sync::Arc;
 use outercore_core::Error;
 use outercore_format::Schema;
 
-use crate::rules::Rules;
+use crate::rules::{Choice, Rules};
 
 /// How many in-edges of a node are sampled in one hop.
 ///
@@ -50,9 +50,9 @@ impl fmt::Display for FanOut {
 /// What is sampled around the seeds.
 #[derive(Clone, Debug)]
 pub struct SampleConfig {
-    /// One per hop, the seeds' own first.
+    /// One per hop, the seeds' own first; of [`Choice::Ladies`] and [`Choice::Hgt`] numbers of nodes.
     pub fan_outs: Vec<FanOut>,
-    /// Fan-outs of each edge type, in a graph of several.
+    /// Fan-outs by type, in a graph of several.
     pub types: Option<TypedFanOuts>,
     /// Whether an edge may be drawn several times.
     pub replace: bool,
@@ -69,7 +69,7 @@ pub struct SampleConfig {
 pub struct TypedFanOuts {
     /// The types.
     pub schema: Arc<Schema>,
-    /// For each edge type one per hop.
+    /// For each edge type one per hop; of [`Choice::Hgt`] for each node type.
     pub of: Vec<Vec<FanOut>>,
 }
 
@@ -82,14 +82,31 @@ pub(crate) struct Step {
 }
 
 impl SampleConfig {
+    /// The fan-outs of a hop, by type.
+    pub(crate) fn numbers(&self, hop: usize) -> Vec<FanOut> {
+        match &self.types {
+            None => vec![self.fan_outs[hop]],
+            Some(types) => types.of.iter().map(|of| of[hop]).collect(),
+        }
+    }
+
     /// The steps of a hop, in order: one for each edge type.
     pub(crate) fn steps(&self, hop: usize) -> Vec<Step> {
+        let step = |(edge_type, fan_out)| Step { edge_type, fan_out };
         match &self.types {
-            None => vec![Step { edge_type: 0, fan_out: self.fan_outs[hop] }],
-            Some(types) => {
-                let steps = types.of.iter().enumerate();
-                steps.map(|(edge_type, of)| Step { edge_type, fan_out: of[hop] }).collect()
+            Some(types) if matches!(self.rules.choice, Choice::Hgt) => {
+                let is_drawn = |node_type: usize| {
+                    types.of[node_type][hop..].iter().any(|&count| count != FanOut::Take(0))
+                };
+                // A type of which no more nodes are drawn needs no scores.
+                let looked_at = |source| match is_drawn(source) {
+                    true => FanOut::All,
+                    false => FanOut::Take(0),
+                };
+                let sources = types.schema.edge_types().iter().map(|edge_type| edge_type.source);
+                sources.map(looked_at).enumerate().map(step).collect()
             }
+            _ => self.numbers(hop).into_iter().enumerate().map(step).collect(),
         }
     }
 
@@ -119,9 +136,13 @@ impl SampleConfig {
     pub fn most_nodes(&self, seeds: u64, nodes: u64) -> u64 {
         let (mut frontier, mut found) = (seeds, 0u64);
         for hop in 0..self.fan_outs.len() {
-            let reached = self.steps(hop).into_iter().map(|step| match step.fan_out {
+            let takers = match self.rules.choice {
+                Choice::Ladies | Choice::Hgt => 1,
+                _ => frontier,
+            };
+            let reached = self.numbers(hop).into_iter().map(|fan_out| match fan_out {
                 FanOut::All => nodes,
-                FanOut::Take(count) => frontier.saturating_mul(u64::from(count)),
+                FanOut::Take(count) => takers.saturating_mul(u64::from(count)),
             });
             frontier = reached.fold(0, u64::saturating_add);
             found = found.saturating_add(frontier);

@@ -1,6 +1,7 @@
 //! The sampler: deciding (which positions) apart from doing (looking them up).
 
 mod choose;
+mod hgt;
 mod lookups;
 mod ruled;
 mod work;
@@ -17,7 +18,7 @@ use crate::config::{FanOut, SampleConfig, Step};
 use crate::floyd::{Drawn, Hop};
 use crate::locals::Locals;
 use crate::pick::Picker;
-use crate::rules::{Choice, Subgraph};
+use crate::rules::Choice;
 use crate::seeds::Seeds;
 use crate::stored::{MOST_NARROW, Stored};
 
@@ -254,30 +255,40 @@ impl Sampler<'_> {
         let start = |seeds| self.start(seeds, Locals::new(0), Drawn::default());
         let mut works: Vec<Work<N>> = group.into_par_iter().map(start).collect();
         let mut lookups = Lookups::default();
-        for hop in 0..self.config.fan_outs.len() {
-            let steps = self.config.steps(hop);
-            lookups.clear();
-            works.iter_mut().for_each(|work| work.begin_hop(self.config));
-            for &step in &steps {
-                for work in &mut works {
-                    let all = work.begin_step(self.config, step);
-                    lookups.add(work, all, self.topology.num_columns());
-                }
-            }
-            self.decide(hop, &steps, &mut works, &mut lookups, Announcer::default())?;
-            self.look_up(&mut works, &mut lookups, |_| ())?;
-            for picked in lookups.picked.chunks(works.len().max(1)) {
-                for (work, &picked) in works.iter_mut().zip(picked) {
-                    work.batch.edges_per_hop.push(picked as u64);
-                }
-            }
-            let layers = matches!(self.config.rules.choice, Choice::Ladies);
-            works.iter_mut().for_each(|work| work.end_hop(layers));
+        if matches!(self.config.rules.choice, Choice::Hgt) {
+            self.draw_nodes(&mut works, &mut lookups)?;
+        } else {
+            self.sample_hops(&mut works, &mut lookups)?;
         }
-        if self.config.rules.subgraph == Subgraph::Induced {
+        if self.config.rules.is_induced() {
             self.induce(&mut works, &mut lookups)?;
         }
         Ok(works.into_iter().map(|work| work.finish().0).collect())
+    }
+
+    fn sample_hops<N: Stored>(&self, works: &mut [Work<N>], lookups: &mut Lookups) -> Result<()> {
+        let layers = matches!(self.config.rules.choice, Choice::Ladies);
+        for hop in 0..self.config.fan_outs.len() {
+            let steps = self.config.steps(hop);
+            self.ask(&steps, works, lookups);
+            self.decide(hop, &steps, works, lookups, Announcer::default())?;
+            self.look_up(works, lookups, |_| ())?;
+            note_edges(works, &lookups.picked);
+            works.iter_mut().for_each(|work| work.end_hop(layers));
+        }
+        Ok(())
+    }
+
+    /// Makes the columns of a hop's steps ready to be looked up.
+    fn ask<N: Stored>(&self, steps: &[Step], works: &mut [Work<N>], lookups: &mut Lookups) {
+        lookups.clear();
+        works.iter_mut().for_each(|work| work.begin_hop(self.config));
+        for &step in steps {
+            for work in works.iter_mut() {
+                let all = work.begin_step(self.config, step);
+                lookups.add(work, all, self.topology.num_columns());
+            }
+        }
     }
 
     fn start<N: Stored>(&self, seeds: Seeds, mut locals: Locals, drawn: Drawn) -> Work<N> {
@@ -446,6 +457,15 @@ impl Sampler<'_> {
                 Ok(())
             })
             .expect("choosing cannot fail");
+        }
+    }
+}
+
+/// Notes in each batch how many edges the steps of a hop have picked.
+fn note_edges<N>(works: &mut [Work<N>], picked: &[usize]) {
+    for picked in picked.chunks(works.len().max(1)) {
+        for (work, &picked) in works.iter_mut().zip(picked) {
+            work.batch.edges_per_hop.push(picked as u64);
         }
     }
 }

@@ -200,7 +200,7 @@ pub fn naive_typed_sample(
 }
 
 /// Gives a batch all edges between its nodes; `local` has the place of (tree, type, node).
-fn induce(
+pub(crate) fn induce(
     graph: &TypedGraph,
     sampled: &mut NaiveTypedBatch,
     local: &HashMap<(u64, usize, u64), usize>,

@@ -1,5 +1,7 @@
 //! The in-edges of some columns with all that rules look at.
 
+use std::ops::Range;
+
 use outercore_core::{Error, NodeId, Result, Stream};
 use outercore_format::Schema;
 use outercore_store::{Extent, Topology};
@@ -60,6 +62,22 @@ struct Looks {
     sources: Vec<NodeId>,
 }
 
+/// Cuts columns so that each part has at most [`PIECE`] edges or one column.
+pub(crate) fn pieces(extents: &[Extent]) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut first = 0;
+    while first < extents.len() {
+        let (mut last, mut edges) = (first, 0u64);
+        while last < extents.len() && (last == first || edges + extents[last].degree <= PIECE) {
+            edges += extents[last].degree;
+            last += 1;
+        }
+        parts.push(first..last);
+        first = last;
+    }
+    parts
+}
+
 impl RuledColumns<'_> {
     /// Picks of all columns.
     ///
@@ -73,20 +91,11 @@ impl RuledColumns<'_> {
             return self.pick_layers();
         }
         let (mut positions, mut counts) = (Vec::new(), Vec::with_capacity(self.columns.len()));
-        let mut first = 0;
-        while first < self.columns.len() {
-            let (mut last, mut edges) = (first, 0u64);
-            while last < self.columns.len()
-                && (last == first || edges + self.extents[last].degree <= PIECE)
-            {
-                edges += self.extents[last].degree;
-                last += 1;
-            }
-            for (start, places) in self.piece(first, last)? {
+        for piece in pieces(self.extents) {
+            for (start, places) in self.piece(piece.start, piece.end)? {
                 counts.push(places.len());
                 positions.extend(places.into_iter().map(|place| start + place));
             }
-            first = last;
         }
         Ok(Picked { positions, counts, weights: Vec::new() })
     }
@@ -164,7 +173,7 @@ impl RuledColumns<'_> {
                     among.iter().map(|&place| looks.weights[at(place)]).collect();
                 weighted(self.step.fan_out, self.picker.replaces(), &among, &weights, draws())
             }
-            Choice::Ladies => unreachable!("chosen for all columns together"),
+            Choice::Ladies | Choice::Hgt => unreachable!("chosen for all columns together"),
             Choice::Labor => labor(self.step.fan_out, &among, |place| looks.numbers[at(place)]),
         }
     }

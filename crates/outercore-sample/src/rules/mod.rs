@@ -1,6 +1,7 @@
 //! What decides besides degrees which in-edges of a node may be sampled, and how likely each is.
 
 mod candidates;
+mod hgt;
 mod ladies;
 mod pick;
 
@@ -10,7 +11,8 @@ use outercore_core::{Error, Result};
 use outercore_store::row_values::RowValues;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use candidates::{Picked, RuledColumns};
+pub(crate) use candidates::{Picked, RuledColumns, pieces};
+pub(crate) use hgt::NodeBudget;
 
 use crate::seeds::Seeds;
 
@@ -54,6 +56,14 @@ pub enum Choice {
     /// **Source** LADIES of Zou et al., "Layer-Dependent Importance Sampling for Training Deep and
     /// Large Graph Convolutional Networks", NeurIPS 2019, with the row-normalised adjacency.
     Ladies,
+    /// A fan-out is a number of nodes of each node type, for all nodes of the batch together. Each is
+    /// drawn without replacement by the square of its score, the sum of `1 / degree` over the edges
+    /// to nodes found before; `degree` counts the target's in-edges of the edge type. A batch holds
+    /// all edges between its nodes.
+    ///
+    /// **Source** HGSampling of Hu et al., "Heterogeneous Graph Transformer", WWW 2020, Algorithms 1
+    /// and 2. As in PyG, the types of a hop are drawn before the scores change.
+    Hgt,
 }
 
 /// Which edges between the nodes of a batch it holds.
@@ -114,9 +124,12 @@ impl Rules {
 
     /// Whether degrees alone do not decide.
     pub(crate) fn look_at_edges(&self) -> bool {
-        !matches!(self.choice, Choice::Uniform)
-            || self.times.is_some()
-            || self.subgraph == Subgraph::Induced
+        !matches!(self.choice, Choice::Uniform) || self.times.is_some() || self.is_induced()
+    }
+
+    /// Whether a batch holds all edges between its nodes.
+    pub(crate) fn is_induced(&self) -> bool {
+        self.subgraph == Subgraph::Induced || matches!(self.choice, Choice::Hgt)
     }
 
     /// Checks what goes together.
@@ -128,6 +141,7 @@ impl Rules {
         let weighted = matches!(self.choice, Choice::Weighted(_));
         let labor = matches!(self.choice, Choice::Labor);
         let ladies = matches!(self.choice, Choice::Ladies);
+        let hgt = matches!(self.choice, Choice::Hgt);
         let induced = self.subgraph == Subgraph::Induced;
         let wrong = [
             (last && weighted, "`last` takes the latest edges and does not look at weights"),
@@ -141,6 +155,11 @@ impl Rules {
             (
                 ladies && self.is_disjoint(),
                 "LADIES shares neighbours between seeds, and disjoint seeds share none",
+            ),
+            (hgt && replace, "HGT sampling takes each node at most once, without replacement"),
+            (
+                hgt && self.is_disjoint(),
+                "HGT sampling shares neighbours between seeds, and disjoint seeds share none",
             ),
             (ladies && induced, "LADIES weighs the edges that it samples, and takes no others"),
             (

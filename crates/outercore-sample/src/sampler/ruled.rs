@@ -3,9 +3,9 @@
 use outercore_core::{NodeId, Result};
 use outercore_store::Extent;
 
-use super::Sampler;
 use super::lookups::Lookups;
 use super::work::Work;
+use super::{Sampler, note_edges};
 use crate::config::{FanOut, Step};
 use crate::pick::Picker;
 use crate::rules::{Picked, RuledColumns};
@@ -89,29 +89,17 @@ impl Sampler<'_> {
         works: &mut [Work<N>],
         lookups: &mut Lookups,
     ) -> Result<()> {
-        let edge_types = self.config.types.as_ref().map_or(1, |types| types.of.len());
+        let edge_types =
+            self.config.types.as_ref().map_or(1, |types| types.schema.edge_types().len());
         let all = |edge_type| Step { edge_type, fan_out: FanOut::All };
         let steps: Vec<Step> = (0..edge_types).map(all).collect();
-        works.iter_mut().for_each(|work| {
-            work.restart_edges();
-            work.begin_hop(self.config);
-        });
-        lookups.clear();
-        for &step in &steps {
-            for work in works.iter_mut() {
-                let block = work.begin_step(self.config, step);
-                lookups.add(work, block, self.topology.num_columns());
-            }
-        }
+        works.iter_mut().for_each(Work::restart_edges);
+        self.ask(&steps, works, lookups);
         lookups.extents.resize(lookups.columns.len(), Extent::default());
         self.topology.extents(&lookups.columns, &mut lookups.extents)?;
         self.decide_by_rules(self.config.fan_outs.len(), &steps, works, lookups, true)?;
         self.look_up(works, lookups, |_| ())?;
-        for picked in lookups.picked.chunks(works.len().max(1)) {
-            for (work, &picked) in works.iter_mut().zip(picked) {
-                work.batch.edges_per_hop.push(picked as u64);
-            }
-        }
+        note_edges(works, &lookups.picked);
         Ok(())
     }
 }

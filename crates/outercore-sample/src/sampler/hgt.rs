@@ -1,0 +1,119 @@
+//! Batches of nodes that are drawn by type, as HGT asks for.
+
+use std::ops::Range;
+
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_store::Extent;
+
+use super::Sampler;
+use super::choose::for_each;
+use super::lookups::Lookups;
+use super::work::Work;
+use crate::config::Step;
+use crate::rules::{NodeBudget, pieces};
+use crate::stored::Stored;
+
+/// Columns of one batch and one step: their places among all, and the node type of their sources.
+type Share = (Range<usize>, usize);
+
+impl Sampler<'_> {
+    /// Draws the nodes of all hops. The batches have no edges yet.
+    pub(super) fn draw_nodes<N: Stored>(
+        &self,
+        works: &mut [Work<N>],
+        lookups: &mut Lookups,
+    ) -> Result<()> {
+        let types = self.config.types.as_ref();
+        let node_types = types.map_or(1, |types| types.schema.node_types().len());
+        let mut budgets: Vec<NodeBudget> =
+            works.iter().map(|_| NodeBudget::new(node_types)).collect();
+        for hop in 0..self.config.fan_outs.len() {
+            let steps = self.config.steps(hop);
+            self.ask(&steps, works, lookups);
+            self.fill(&steps, works, lookups, &mut budgets)?;
+            let counts = self.config.numbers(hop);
+            let pairs = works.iter_mut().zip(&mut budgets).collect();
+            for_each(pairs, |(work, budget)| {
+                let drawn = budget.draw(self.stream, work.batch.batch, hop as u32, &counts);
+                // The places that this notes as sources go when the edges between all nodes come.
+                work.relabel(&drawn, |_| ())?;
+                work.end_hop(false);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the sources of the in-edges of all columns to the budgets of their batches.
+    fn fill<N: Stored>(
+        &self,
+        steps: &[Step],
+        works: &[Work<N>],
+        lookups: &mut Lookups,
+        budgets: &mut [NodeBudget],
+    ) -> Result<()> {
+        let Lookups { columns, shares, extents, positions, answers, .. } = lookups;
+        extents.resize(columns.len(), Extent::default());
+        self.topology.extents(columns, extents)?;
+        let shares = self.shares_of(steps, shares, works.len());
+        for piece in pieces(extents) {
+            let of_piece = &extents[piece.clone()];
+            positions.clear();
+            positions.extend(
+                of_piece.iter().flat_map(|extent| extent.start..extent.start + extent.degree),
+            );
+            answers.resize(positions.len(), 0);
+            self.topology.sources(positions, answers)?;
+            let mut starts = Vec::with_capacity(of_piece.len() + 1);
+            starts.push(0);
+            for extent in of_piece {
+                starts.push(starts[starts.len() - 1] + extent.degree as usize);
+            }
+            let batches = works.iter().zip(budgets.iter_mut()).zip(&shares).collect();
+            for_each(batches, |((work, budget), shares)| {
+                for (share, source_type) in shares {
+                    let own = share.start.max(piece.start)..share.end.min(piece.end);
+                    for column in own {
+                        let at = column - piece.start;
+                        let sources = &answers[starts[at]..starts[at + 1]];
+                        let per_edge = 1.0 / sources.len() as f64;
+                        for &source in sources {
+                            if !work.has(source, 0) {
+                                budget.add(*source_type, source, per_edge);
+                            }
+                        }
+                    }
+                }
+                match self.config.most_edges {
+                    Some(most) if budget.len() as u64 > most => {
+                        Err(too_many_nodes(work.batch.batch, budget.len()))
+                    }
+                    _ => Ok(()),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The shares of each batch, in the order of the steps.
+    fn shares_of(&self, steps: &[Step], shares: &[usize], batches: usize) -> Vec<Vec<Share>> {
+        let mut of_batches = vec![Vec::with_capacity(steps.len()); batches];
+        let mut first = 0;
+        for (step, shares) in steps.iter().zip(shares.chunks(batches.max(1))) {
+            let types = self.config.types.as_ref();
+            let source_type =
+                types.map_or(0, |types| types.schema.edge_types()[step.edge_type].source);
+            for (own, &share) in of_batches.iter_mut().zip(shares) {
+                own.push((first..first + share, source_type));
+                first += share;
+            }
+        }
+        of_batches
+    }
+}
+
+fn too_many_nodes(batch: u64, nodes: usize) -> Error {
+    let text = format!("batch {batch} draws from {nodes} nodes or more, too many for the budget");
+    Error::new(ErrorKind::Budget, text)
+        .hint("raise --memory, or lower the batch size or the numbers of samples")
+}
