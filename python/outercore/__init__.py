@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from outercore.embedding import embed
     from outercore.embedding.tables.order import partition_order
     from outercore.embedding.use.embedding import Embedding
+    from outercore.hgt_loader import HGTLoader
     from outercore.link_loader import LinkNeighborLoader
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
@@ -68,6 +69,7 @@ __all__ = [
     "EdgeStream",
     "Embedding",
     "Graph",
+    "HGTLoader",
     "InternalError",
     "InterruptError",
     "InvalidError",
@@ -121,6 +123,7 @@ _LAZY = {
     "Embedding": "outercore.embedding.use.embedding",
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
+    "HGTLoader": "outercore.hgt_loader",
     "LinkNeighborLoader": "outercore.link_loader",
     "NeighborLoader": "outercore.loader",
     "NeighborSampler": "outercore.sampler",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from outercore.errors import InvalidError
 from outercore.graph import EdgeType
 from outercore.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, all_links, edge_type_of
 from outercore.loader import NeighborLoader
-from outercore.minibatches import Source, opened
+from outercore.minibatches import FanOuts, Source, opened
 from outercore.ranks import share_of
 from outercore.sample_rules import edge_name
 
@@ -73,7 +73,7 @@ class LinkNeighborLoader(NeighborLoader):
     def __init__(
         self,
         graph: Source,
-        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+        num_neighbors: FanOuts,
         edge_label_index: Any = None,
         edge_label: Tensor | NDArray[Any] | None = None,
         edge_label_time: Tensor | NDArray[Any] | None = None,

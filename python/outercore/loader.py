@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,8 +14,8 @@ from torch_geometric.data import Data, HeteroData
 from outercore.config.common import Backend, Policy, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
-from outercore.graph import EdgeType, edge_type_key
-from outercore.minibatches import InputNodes, MiniBatches, Source
+from outercore.graph import edge_type_key
+from outercore.minibatches import FanOuts, InputNodes, MiniBatches, Source
 from outercore.sample_rules import (
     EqualTimes,
     Method,
@@ -60,7 +60,8 @@ class NeighborLoader(MiniBatches[Any]):
         method: ``"neighbor"``; ``"labor"`` (LABOR-0): the neighbours of all nodes of a batch are
             chosen together, which takes fewer nodes for as many edges; ``"ladies"``: a fan-out is
             a number of nodes for a whole hop, whose edges lead to all nodes found before it, and
-            ``edge_norm`` are their weights.
+            ``edge_norm`` are their weights; ``"hgt"``: as :class:`HGTLoader`, whose
+            ``num_samples`` are then given as ``num_neighbors``.
         disjoint: the neighbourhood of each seed is sampled separately; ``batch`` says which
             seed, by its place, a node belongs to.
         subgraph_type: ``"directional"``, or ``"induced"``: all edges between the nodes of a batch;
@@ -125,7 +126,7 @@ class NeighborLoader(MiniBatches[Any]):
     def __init__(
         self,
         graph: Source,
-        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+        num_neighbors: FanOuts,
         input_nodes: InputNodes | Tensor = None,
         *,
         batch_size: int = 1,

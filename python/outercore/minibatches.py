@@ -27,10 +27,9 @@ from outercore.sample_rules import SampleRules, input_times, sample_rules
 from outercore.threads import checked_threads
 from outercore.typed_choice import (
     FeatureNames,
-    fan_outs,
-    fan_outs_by_type,
     features_by_type,
     input_type,
+    numbers,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +37,10 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = Graph | str | os.PathLike[str]
 """A data set, opened or by its directory."""
+FanOuts: TypeAlias = (
+    "Sequence[int] | Mapping[EdgeType, Sequence[int]] | Mapping[str, Sequence[int]]"
+)
+"""Numbers per hop, or lists of them by edge type; of HGT sampling by node type."""
 InputNodes: TypeAlias = str | NDArray[Any] | Sequence[int] | tuple[str, Any] | None
 Batch = TypeVar("Batch")
 
@@ -54,7 +57,7 @@ class MiniBatches(ABC, Generic[Batch]):
     def __init__(
         self,
         graph: Source,
-        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+        num_neighbors: FanOuts,
         input_nodes: InputNodes,
         *,
         features: str | os.PathLike[str] | FeatureNames | None,
@@ -90,20 +93,14 @@ class MiniBatches(ABC, Generic[Batch]):
         node_type, seeds = "node", input_nodes
         if graph.is_typed:
             node_type, seeds = input_type(graph, input_nodes)
-            chosen = {
-                "input_type": node_type,
-                **fan_outs_by_type(graph, num_neighbors),
-                **features_by_type(graph, features),
-            }
+            chosen = {"input_type": node_type, **features_by_type(graph, features)}
         else:
             assert not isinstance(input_nodes, tuple)
-            chosen = {
-                "fan_outs": fan_outs(num_neighbors),  # type: ignore[arg-type]  # it says what is wrong
-                **_feature_choice(graph, features),
-            }
+            chosen = dict(_feature_choice(graph, features))
         self._input_nodes = _Seeds(seeds, node_type)
         self._input_times = input_times(input_time)
         self._rules = rules or SampleRules()
+        chosen |= numbers(graph, num_neighbors, of_nodes=self._rules.method == "hgt")
         if rules is not None:
             chosen |= sample_rules(graph, rules)
         hotness = graph.hotness(hotness)

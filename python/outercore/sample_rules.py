@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 EqualTimes: TypeAlias = Literal["seen", "hidden"]
-Method: TypeAlias = Literal["neighbor", "labor", "ladies"]
+Method: TypeAlias = Literal["neighbor", "labor", "ladies", "hgt"]
 SubgraphType: TypeAlias = Literal["directional", "induced"]
 
 _EDGE = "edge_"
@@ -48,7 +48,7 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
     method, subgraph_type, equal_times = rules.method, rules.subgraph_type, rules.equal_times
     temporal_strategy, disjoint = rules.temporal_strategy, rules.disjoint
     weight_attr, time_attr = rules.weight_attr, rules.time_attr
-    one_of("method", method, ("neighbor", "labor", "ladies"))
+    one_of("method", method, ("neighbor", "labor", "ladies", "hgt"))
     one_of("subgraph_type", subgraph_type, ("directional", "induced"))
     one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
     one_of("equal_times", equal_times, ("seen", "hidden"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outercore.errors import InvalidError, NotFoundError
-from outercore.graph import EdgeType, edge_type_key
+from outercore.graph import edge_type_key
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -18,55 +18,59 @@ FeatureNames = Mapping[str, "str | os.PathLike[str]"]
 """Features by node type: the name of an array, or the path of an `.npy` matrix."""
 
 
-def fan_outs_by_type(
-    graph: Graph, num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]]
-) -> dict[str, Any]:
-    """The core's fan-outs: a list for every edge type, or a list for each.
+def numbers(graph: Graph, given: Any, *, of_nodes: bool) -> dict[str, Any]:
+    """The core's fan-outs: a list, or one for each edge type.
 
-    Errors: `InvalidError` for an edge type without fan-outs, with other hops, or that is not there.
+    `of_nodes`: HGT's numbers of nodes to draw, a list or one for each node type.
+
+    Errors: `InvalidError` for a type without numbers, with other hops, or that is not there.
     """
-    if not isinstance(num_neighbors, Mapping):
-        return {"fan_outs": fan_outs(num_neighbors)}
-    known = graph.edge_types
-    unknown = [given for given in num_neighbors if given not in known]
+    argument, what, number = ("num_neighbors", "edge", "fan-out")
+    if of_nodes:
+        argument, what, number = ("num_samples", "node", "number")
+    if not (graph.is_typed and isinstance(given, Mapping)):
+        return {"fan_outs": _per_hop(given, argument, number)}
+    keys: dict[Any, str] = {one: edge_type_key(one) for one in graph.edge_types}
+    if of_nodes:
+        keys = {name: name for name in graph.node_types}
+    unknown = [one for one in given if one not in keys]
     if unknown:
         raise InvalidError(
-            f"num_neighbors: edge type {unknown[0]!r} is not in the graph\n"
-            f"hint: it has {', '.join(map(str, known))}"
+            f"{argument}: {what} type {unknown[0]!r} is not in the graph\n"
+            f"hint: it has {', '.join(map(str, keys))}"
         )
-    missing = [edge_type for edge_type in known if edge_type not in num_neighbors]
+    missing = [one for one in keys if one not in given]
     if missing:
         raise InvalidError(
-            f"num_neighbors: no fan-outs for edge type {missing[0]!r}\n"
-            "hint: a fan-out of 0 takes none of its edges"
+            f"{argument}: no {number}s for {what} type {missing[0]!r}\n"
+            f"hint: a {number} of 0 takes none of its {what}s"
         )
-    of_types = {edge_type: fan_outs(given) for edge_type, given in num_neighbors.items()}
-    hops = {len(given) for given in of_types.values()}
+    of_types = {one: _per_hop(of, argument, number) for one, of in given.items()}
+    hops = {len(of) for of in of_types.values()}
     if len(hops) > 1:
         raise InvalidError(
-            f"num_neighbors: {sorted(hops)} hops, expected as many for each edge type\n"
-            "hint: a fan-out of 0 takes no edge in a hop"
+            f"{argument}: {sorted(hops)} hops, expected as many for each {what} type\n"
+            f"hint: a {number} of 0 takes no {what} in a hop"
         )
     return {
         "fan_outs": [0] * hops.pop(),
-        "typed_fan_outs": {edge_type_key(one): given for one, given in of_types.items()},
+        "typed_fan_outs": {keys[one]: of for one, of in of_types.items()},
     }
 
 
-def fan_outs(num_neighbors: Sequence[int]) -> list[int]:
-    """The fan-outs of each hop.
+def _per_hop(given: Sequence[int], argument: str, number: str) -> list[int]:
+    """The numbers of each hop; messages call them `argument`, and each a `number`.
 
     Errors: `InvalidError` for anything but whole numbers.
     """
     wrong = InvalidError(
-        f"num_neighbors: expected a list with a fan-out per hop, such as [15, 10], found "
-        f"{num_neighbors!r}"
+        f"{argument}: expected a list with a {number} per hop, such as [15, 10], found {given!r}"
     )
     # Their elements would be taken for fan-outs.
-    if isinstance(num_neighbors, (str, bytes, Mapping)):
+    if isinstance(given, (str, bytes, Mapping)):
         raise wrong
     try:
-        return [index(fan_out) for fan_out in num_neighbors]
+        return [index(one) for one in given]
     except TypeError:
         raise wrong from None
 

@@ -123,6 +123,57 @@ def sample(
     return found
 
 
+def sample_hgt(
+    graph: SlowGraph,
+    seeds: list[tuple[str, int]],
+    num_samples: dict[str, list[int]],
+    *,
+    seed: int,
+    epoch: int,
+    batch: int,
+) -> SlowBatch:
+    """A batch around `seeds` by HGT sampling: all scores are summed up anew before each hop."""
+    key = reference.stream_key(seed, epoch)
+    first = dict(zip(graph.nodes, np.cumsum([0, *graph.nodes.values()]).tolist(), strict=False))
+    nodes: dict[str, list[int]] = {name: [] for name in graph.nodes}
+    for name, node in seeds:
+        nodes[name].append(node)
+    found = [{name: (0, len(of)) for name, of in nodes.items()}]
+    for hop in range(max(map(len, num_samples.values()))):
+        scores: dict[str, dict[int, float]] = {name: {} for name in graph.nodes}
+        for of_hop in found:
+            for (source_type, _, target_type), into in graph.edges.items():
+                for target in nodes[target_type][slice(*of_hop[target_type])]:
+                    for source, _ in into[target]:
+                        if source not in nodes[source_type]:
+                            old = scores[source_type].get(source, 0.0)
+                            scores[source_type][source] = old + 1.0 / len(into[target])
+        newly = {}
+        for name, of_type in scores.items():
+            keyed = []
+            for node, score in of_type.items():
+                word = next(reference.uniform(key, batch, hop | 0x80, first[name] + node))
+                keyed.append((-math.log(1.0 - (word >> 11) / (1 << 53)) / (score * score), node))
+            drawn = [node for _, node in sorted(keyed)[: num_samples[name][hop]]]
+            newly[name] = (len(nodes[name]), len(nodes[name]) + len(drawn))
+            nodes[name] += drawn
+        found.append(newly)
+    made = SlowBatch(
+        nodes,
+        {name: [0] * len(of) for name, of in nodes.items()},
+        {edge_type: [] for edge_type in graph.edges},
+        {edge_type: [] for edge_type in graph.edges},
+    )
+    for edge_type, into in graph.edges.items():
+        sources, targets = nodes[edge_type[0]], nodes[edge_type[2]]
+        for at, target in enumerate(targets):
+            for source, row in into[target]:
+                if source in sources:
+                    made.edges[edge_type].append((sources.index(source), at))
+                    made.rows[edge_type].append(row)
+    return made
+
+
 def _picked(
     graph: SlowGraph,
     edge_type: tuple[str, str, str],

@@ -58,7 +58,7 @@ def test_the_stores_example_loads_batches_through_pyg(planted: Path) -> None:
     assert "16)" in printed
 
 
-@pytest.mark.parametrize("name", ["neighbor_sampling", "hetero", "link_prediction"])
+@pytest.mark.parametrize("name", ["neighbor_sampling", "hetero", "hgt", "link_prediction"])
 def test_a_program_of_pyg_learns_with_the_loader_of_outercore(name: str) -> None:
     printed = run(sys.executable, ROOT / "examples" / "pyg" / f"{name}.py")
     accuracy = re.search(r"accuracy ([0-9.]+)", printed)
