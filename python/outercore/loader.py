@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from outercore.bidirectional import lead_both_ways, reverse_types
 from outercore.config.common import Backend, Policy, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
-from outercore.graph import edge_type_key
-from outercore.minibatches import FanOuts, InputNodes, MiniBatches, Source
+from outercore.graph import EdgeType, edge_type_key
+from outercore.minibatches import FanOuts, InputNodes, MiniBatches, Source, opened
 from outercore.sample_rules import (
     EqualTimes,
     Method,
@@ -64,7 +65,8 @@ class NeighborLoader(MiniBatches[Any]):
             ``num_samples`` are then given as ``num_neighbors``.
         disjoint: the neighbourhood of each seed is sampled separately; ``batch`` says which
             seed, by its place, a node belongs to.
-        subgraph_type: ``"directional"``, or ``"induced"``: all edges between the nodes of a batch;
+        subgraph_type: ``"directional"``; ``"bidirectional"``: also the reverse of each sampled
+            edge, without parallel edges; or ``"induced"``: all edges between the nodes of a batch,
             with ``disjoint`` the subgraphs of ShaDow.
         weight_attr: edge array by whose values edges are more or less likely to be sampled.
         time_attr: array of node times, edge times or both. A seed sees no node and no edge of a
@@ -166,9 +168,13 @@ class NeighborLoader(MiniBatches[Any]):
         """Bind a graph and the seeds; nothing is read yet."""
         del num_workers, persistent_workers
         self.transform, self._pin_memory = transform, _pinnable(pin_memory)
+        self._reverse: dict[EdgeType, EdgeType] = {}
         rules = SampleRules(
             method, disjoint, subgraph_type, weight_attr, time_attr, temporal_strategy, equal_times
         )
+        graph = opened(graph)
+        if subgraph_type == "bidirectional" and graph.is_typed:
+            self._reverse = reverse_types(graph.edge_types)
         super().__init__(
             graph,
             num_neighbors,
@@ -200,6 +206,8 @@ class NeighborLoader(MiniBatches[Any]):
 
     def _batch(self, widths: dict[str, int]) -> Data | HeteroData:
         batch = self._typed(widths) if self.graph.is_typed else self._plain(widths["node"])
+        if self._rules.subgraph_type == "bidirectional":
+            lead_both_ways(batch, self._reverse)
         return batch if self.transform is None else self.transform(batch)
 
     def _plain(self, width: int) -> Data:

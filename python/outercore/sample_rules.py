@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 EqualTimes: TypeAlias = Literal["seen", "hidden"]
 Method: TypeAlias = Literal["neighbor", "labor", "ladies", "hgt"]
-SubgraphType: TypeAlias = Literal["directional", "induced"]
+SubgraphType: TypeAlias = Literal["directional", "bidirectional", "induced"]
 
 _EDGE = "edge_"
 
@@ -49,13 +49,19 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
     temporal_strategy, disjoint = rules.temporal_strategy, rules.disjoint
     weight_attr, time_attr = rules.weight_attr, rules.time_attr
     one_of("method", method, ("neighbor", "labor", "ladies", "hgt"))
-    one_of("subgraph_type", subgraph_type, ("directional", "induced"))
+    one_of("subgraph_type", subgraph_type, ("directional", "bidirectional", "induced"))
     one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
     one_of("equal_times", equal_times, ("seen", "hidden"))
+    if subgraph_type == "bidirectional" and method in ("ladies", "hgt"):
+        raise InvalidError(
+            f"subgraph_type: `bidirectional` expects edges that are sampled on their own, and "
+            f"`{method}` chooses nodes\nhint: leave one of the two out"
+        )
     found: dict[str, Any] = {
         "method": method,
         "disjoint": disjoint,
-        "subgraph": subgraph_type,
+        # Reverse edges are added to the batches of directional subgraphs.
+        "subgraph": "induced" if subgraph_type == "induced" else "directional",
         "time_order": "last" if temporal_strategy == "last" else "any",
         "equal_times": equal_times,
     }
