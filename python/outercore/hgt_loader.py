@@ -29,7 +29,7 @@ class HGTLoader(NeighborLoader):
     to the batch; too many for the budget are an error.
 
     Args:
-        graph: a data set, opened or by its directory.
+        graph: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
         num_samples: nodes to draw per hop of each node type, or a dictionary of these by node
             type; -1 takes all nodes with an edge to the batch.
         input_nodes: as for :class:`NeighborLoader`.

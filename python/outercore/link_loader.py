@@ -44,7 +44,7 @@ class LinkNeighborLoader(NeighborLoader):
     Cost: 16 bytes a link in memory, 8 more where the order is shuffled.
 
     Args:
-        graph: a data set, opened or by its directory.
+        graph: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
         num_neighbors: as for `NeighborLoader`.
         edge_label_index: links [2, n] by ids within the types of their ends; ``(edge type,
             links)`` or the edge type in a graph of several; ``None`` for all edges of the graph

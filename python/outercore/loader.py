@@ -51,7 +51,7 @@ class NeighborLoader(MiniBatches[Any]):
     tensor's.
 
     Args:
-        graph: a data set, opened or by its directory.
+        graph: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
         num_neighbors: fan-out per hop, or a dictionary of them by edge type; -1 takes all
             neighbours.
         input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node. With

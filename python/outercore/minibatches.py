@@ -35,8 +35,8 @@ from outercore.typed_choice import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Source: TypeAlias = Graph | str | os.PathLike[str]
-"""A data set, opened or by its directory."""
+Source: TypeAlias = Graph | str | os.PathLike[str] | tuple[Any, Any]
+"""A data set: opened, by its directory, or by the two stores that `Graph.pyg` gives."""
 FanOuts: TypeAlias = (
     "Sequence[int] | Mapping[EdgeType, Sequence[int]] | Mapping[str, Sequence[int]]"
 )
@@ -282,6 +282,15 @@ def opened(graph: Source) -> Graph:
     """
     if isinstance(graph, (str, os.PathLike)):
         return Graph(graph)
+    if isinstance(graph, tuple):
+        of_stores = [getattr(store, "graph", None) for store in graph]
+        if len(of_stores) == 2 and of_stores[0] is of_stores[1] and isinstance(of_stores[0], Graph):
+            found: Graph = of_stores[0]
+            return found
+        raise InvalidError(
+            "graph: expected the feature store and the graph store of one data set\n"
+            "hint: `outercore.open(DATASET).pyg()` gives both"
+        )
     if not isinstance(graph, Graph):
         raise InvalidError(
             f"graph: expected an opened data set or its directory, found {type(graph).__name__}"

@@ -29,10 +29,15 @@ class ArrayAttr(TensorAttr):
     """Names an array: ``group_name`` is a node type or an edge type.
 
     In a graph of one type of nodes it is left out for their arrays, and
-    ``("node", "edge", "node")`` for those of edges.
+    ``("node", "edge", "node")`` for those of edges. ``store["paper"].x`` names one, too.
     """
 
-    def __init__(self, group_name: Any = None, attr_name: Any = None, index: Any = None) -> None:
+    def __init__(
+        self,
+        group_name: Any = None,
+        attr_name: Any = TensorAttr.attr_name,
+        index: Any = None,
+    ) -> None:
         """Name ``attr_name`` (such as ``"x"``), at ``index`` (all rows where ``None``)."""
         super().__init__(group_name=group_name, attr_name=attr_name, index=index)
 
@@ -49,6 +54,11 @@ class FeatureStore(PyGFeatureStore):
         """Serve the arrays of ``graph``."""
         super().__init__(tensor_attr_cls=ArrayAttr)
         self._graph = graph
+
+    @property
+    def graph(self) -> Graph:
+        """The data set."""
+        return self._graph
 
     def add_edge_arrays(self, batch: Any) -> Any:
         """The batch with the edge arrays of the data set, as ``edge_NAME`` by type.
@@ -136,6 +146,11 @@ class GraphStore(PyGGraphStore):
         """Serve the topology of ``graph``."""
         super().__init__()
         self._graph = graph
+
+    @property
+    def graph(self) -> Graph:
+        """The data set."""
+        return self._graph
 
     def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
         raise UnsupportedError("a data set is read-only here")

@@ -89,6 +89,33 @@ def test_features_and_edge_arrays_come_by_type(typed: oc.Graph) -> None:
         store.get_tensor(group_name="topic", attr_name="other")
 
 
+def test_arrays_are_found_by_index_and_by_view(typed: oc.Graph) -> None:
+    store, edges = typed.pyg()
+    whole = typed.array("nodes/paper/x")
+    np.testing.assert_array_equal(store["paper", "x", None], whole)
+    np.testing.assert_array_equal(store["paper", "x"], whole)
+    np.testing.assert_array_equal(store["paper"].x, whole)
+    np.testing.assert_array_equal(store["paper", "x", 0:20], whole[:20])
+    np.testing.assert_array_equal(store["paper", "x", torch.tensor([3, 3])], whole[[3, 3]])
+    row, col = edges[WRITES, "coo"]
+    assert len(row) == len(col) == EDGES[WRITES]
+    with pytest.raises(ValueError, match="not fully specified"):
+        store.get_tensor(group_name="paper")
+
+
+def test_loaders_take_both_stores_of_a_data_set(typed: oc.Graph, plain: oc.Graph) -> None:
+    for loader in (oc.NeighborLoader, oc.HGTLoader):
+        found, expected = (
+            next(iter(loader(graph, [4, 2], "train", batch_size=8)))
+            for graph in (typed.pyg(), typed)
+        )
+        assert torch.equal(found["paper"].n_id, expected["paper"].n_id)
+    mixed = (typed.pyg()[0], plain.pyg()[1])
+    for wrong in (mixed, (typed.pyg()[0],), (typed, typed)):
+        with pytest.raises(oc.InvalidError, match="the graph store of one data set"):
+            oc.NeighborLoader(wrong, [4], "train")
+
+
 class AllEdges(BaseSampler):
     """Gives the whole graph as every batch, as a sampler of PyG gives its part."""
 
