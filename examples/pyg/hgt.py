@@ -9,33 +9,14 @@ import tempfile
 from pathlib import Path
 
 import torch
+from bibliography import bibliography
 from torch.nn import ReLU
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import Linear, SAGEConv, Sequential, to_hetero
-from torch_geometric.transforms import ToUndirected
 
 import outercore as oc
 from outercore import HGTLoader  # PyG: from torch_geometric.loader import HGTLoader
-
-
-def bibliography(papers: int = 600, authors: int = 200, fields: int = 3) -> HeteroData:
-    """Papers, mostly of their authors' fields, which cite mostly papers of their own field."""
-    field = {"paper": torch.randint(fields, (papers,)), "author": torch.randint(fields, (authors,))}
-    data = HeteroData()
-    for name, of in field.items():
-        x = one_hot(of, fields).float().repeat(1, 4)
-        data[name].x = x + 1.5 * torch.randn(len(of), 4 * fields)
-    data["paper"].y = field["paper"]
-    for edge_type in (("author", "writes", "paper"), ("paper", "cites", "paper")):
-        source, _, target = edge_type
-        ends = (len(field[source]), papers)
-        pairs = torch.stack([torch.randint(end, (12 * papers,)) for end in ends])
-        alike = field[source][pairs[0]] == field[target][pairs[1]]
-        data[edge_type].edge_index = pairs[:, alike | (torch.rand(12 * papers) < 0.1)]
-    mask = torch.rand(papers) < 0.6
-    data["paper"].train_mask, data["paper"].val_mask = mask, ~mask
-    return ToUndirected(merge=True)(data)
 
 
 def model_of(data: HeteroData, classes: int) -> torch.nn.Module:

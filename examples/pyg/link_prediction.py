@@ -1,4 +1,4 @@
-"""PyG's link prediction between users and movies, from disk: only the loader differs.
+"""PyG's "Link prediction on MovieLens", from disk: only the loader differs.
 
 python examples/pyg/link_prediction.py
 """
@@ -8,40 +8,29 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import SAGEConv, to_hetero
+from torch_geometric.transforms import RandomLinkSplit, ToUndirected
 
 import outercore as oc
 from outercore import LinkNeighborLoader  # PyG: from torch_geometric.loader import ...
-from outercore.sources.typed.graph import TypedInputs, import_typed
 
 RATES = ("user", "rates", "movie")
 
 
-def written(folder: Path, users: int = 400, movies: int = 200) -> tuple[oc.Graph, torch.Tensor]:
-    """Users who mostly rate movies of their taste, as a data set; and ratings to test with."""
-    random = np.random.default_rng(0)
-    tastes = {"user": random.integers(4, size=users), "movie": random.integers(4, size=movies)}
-    user, movie = random.integers(users, size=20_000), random.integers(movies, size=20_000)
-    likes = tastes["user"][user] == tastes["movie"][movie]
-    kept = likes | (random.random(len(user)) < 0.03)
-    edges = np.unique(np.stack([user, movie], axis=1)[kept], axis=0)
-    random.shuffle(edges)
-    np.savetxt(folder / "rates.csv", edges[500:], "%d", ",")
-    for name, of in tastes.items():
-        x = np.eye(4)[of].repeat(4, axis=1) + random.normal(size=(len(of), 16))
-        np.save(folder / f"{name}.npy", x.astype(np.float32))
-    inputs = TypedInputs(
-        nodes=(f"user={users}", f"movie={movies}"),
-        edges=(f"user,rates,movie={folder / 'rates.csv'}",),
-        features=(f"user={folder / 'user.npy'}", f"movie={folder / 'movie.npy'}"),
-        add_reverse=True,  # PyG: T.ToUndirected()
-    )
-    import_typed(inputs, folder / "ratings")
-    return oc.open(folder / "ratings"), torch.from_numpy(edges[:500].T.copy())
+def ratings(users: int = 400, movies: int = 200, tastes: int = 4) -> HeteroData:
+    """Users who mostly rate movies of their taste."""
+    taste = {"user": torch.randint(tastes, (users,)), "movie": torch.randint(tastes, (movies,))}
+    data = HeteroData()
+    for name, of in taste.items():
+        x = one_hot(of, tastes).float().repeat(1, 4)
+        data[name].x = x + torch.randn(len(of), 4 * tastes)
+    user, movie = torch.randint(users, (20_000,)), torch.randint(movies, (20_000,))
+    kept = (taste["user"][user] == taste["movie"][movie]) | (torch.rand(20_000) < 0.03)
+    data[RATES].edge_index = torch.stack([user, movie])[:, kept].unique(dim=1)
+    return ToUndirected()(data)
 
 
 class GNN(torch.nn.Module):
@@ -68,20 +57,44 @@ def scores(model: torch.nn.Module, batch: HeteroData) -> torch.Tensor:
 def main() -> None:
     """Train on ratings and pairs without one; then test on ratings held out."""
     torch.manual_seed(0)
+    split = RandomLinkSplit(
+        num_val=0.0,
+        num_test=0.1,
+        # Edges to learn from are not edges to pass messages along.
+        disjoint_train_ratio=0.3,
+        neg_sampling_ratio=1.0,
+        add_negative_train_samples=False,
+        edge_types=RATES,
+        rev_edge_types=("movie", "rev_rates", "user"),
+    )
+    train_data, _, test_data = split(ratings())
     with tempfile.TemporaryDirectory() as folder:
-        data_set, held_out = written(Path(folder))
-        common = {"num_neighbors": [8, 4], "batch_size": 128, "neg_sampling": "binary"}
-        train_loader = LinkNeighborLoader(
-            data_set, edge_label_index=(RATES, None), shuffle=True, **common
+        train_set, test_set = (
+            oc.from_pyg(of, Path(folder) / name)
+            for name, of in (("train", train_data), ("test", test_data))
         )
-        test_loader = LinkNeighborLoader(data_set, edge_label_index=(RATES, held_out), **common)
+        train_loader = LinkNeighborLoader(
+            train_set,
+            num_neighbors=[8, 4],
+            neg_sampling_ratio=1.0,
+            edge_label_index=(RATES, train_data[RATES].edge_label_index),
+            edge_label=train_data[RATES].edge_label,
+            batch_size=128,
+            shuffle=True,
+        )
+        test_loader = LinkNeighborLoader(
+            test_set,
+            num_neighbors=[8, 4],
+            edge_label_index=(RATES, test_data[RATES].edge_label_index),
+            edge_label=test_data[RATES].edge_label,
+            batch_size=3 * 128,
+        )
 
-        batch = next(iter(train_loader))
-        model = to_hetero(GNN(32), batch.metadata())
+        model = to_hetero(GNN(32), train_data.metadata())
         with torch.no_grad():  # Initialize lazy modules.
-            scores(model, batch)
+            scores(model, next(iter(train_loader)))
         optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-        for _ in range(2):
+        for _ in range(4):
             for batch in train_loader:
                 optimizer.zero_grad()
                 label = batch[RATES].edge_label

@@ -58,12 +58,14 @@ def test_the_stores_example_loads_batches_through_pyg(planted: Path) -> None:
     assert "16)" in printed
 
 
-@pytest.mark.parametrize("name", ["neighbor_sampling", "hetero", "hgt", "link_prediction"])
+@pytest.mark.parametrize(
+    "name", ["neighbor_sampling", "hetero", "hgt", "link_prediction", "remote"]
+)
 def test_a_program_of_pyg_learns_with_the_loader_of_outercore(name: str) -> None:
     printed = run(sys.executable, ROOT / "examples" / "pyg" / f"{name}.py")
-    accuracy = re.search(r"accuracy ([0-9.]+)", printed)
-    assert accuracy is not None, printed
-    assert float(accuracy[1]) > 0.7, printed
+    accuracies = re.findall(r"accuracy ([0-9.]+)", printed)
+    assert accuracies, printed
+    assert min(map(float, accuracies)) > 0.7, printed
 
 
 def blocks(document: Path, language: str) -> list[str]:
