@@ -516,3 +516,21 @@ def test_batches_have_the_attributes_of_pygs_loader(graph: oc.Graph) -> None:
             assert set(one.keys()) == set(other.keys())
             if mode is None:
                 assert sorted(one.n_id.tolist()) == sorted(other.n_id.tolist())
+
+
+def test_each_edge_type_may_have_fan_outs_of_its_own(typed: oc.Graph) -> None:
+    links = (WRITES, imported_edges(typed, WRITES)[:, :16])
+    fan_outs = {edge_type: [3, 2] for edge_type in typed.edge_types}
+    alike, listed = (
+        next(iter(oc.LinkNeighborLoader(typed, of, links, **OPTIONS))) for of in (fan_outs, [3, 2])
+    )
+    assert all(
+        torch.equal(alike[edge_type].edge_index, listed[edge_type].edge_index)
+        for edge_type in typed.edge_types
+    )
+    only = {**{edge_type: [0] for edge_type in typed.edge_types}, CITES: [-1]}
+    batch = next(iter(oc.LinkNeighborLoader(typed, only, links, **OPTIONS)))
+    cited = imported_edges(typed, CITES)[1]
+    papers = batch["paper"].n_id[: batch["paper"].num_sampled_nodes[0]].numpy()
+    assert batch[CITES].num_edges == int(np.isin(cited, papers).sum()) > 0
+    assert {one for one in typed.edge_types if batch[one].num_edges} == {CITES}
