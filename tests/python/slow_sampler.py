@@ -193,7 +193,8 @@ def _picked(
 
     if now is not None:
         edges = [edge for edge in edges if time(edge) < now or (rules.equal and time(edge) == now)]
-    if rules.last:
+    timed = edge_type in graph.edge_times or edge_type[0] in graph.node_times
+    if rules.last and timed:
         if fan_out == -1:
             return edges
         latest = sorted(range(len(edges)), key=lambda place: (time(edges[place]), place))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,8 +61,13 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[oc.Graph, SlowGraph
     times = {name: random.integers(0, 20, count) for name, count in counts.items()}
     given = []
     for name, count in counts.items():
-        columns = {"time": pa.array(times[name], pa.timestamp("us"))}
-        if name != "venue":
+        columns: dict[str, Any] = {}
+        if name == "venue":
+            # Neither these nodes nor their edges have times.
+            del times["venue"]
+            columns["since"] = random.integers(1900, 2000, count)
+        else:
+            columns["time"] = pa.array(times[name], pa.timestamp("us"))
             columns["f"] = random.random(count, dtype=np.float32)
         pq.write_table(pa.table(columns), root / f"{name}.parquet")
         given.append(f"{name}={root / name}.parquet")
@@ -77,6 +83,8 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[oc.Graph, SlowGraph
         if edge_type[1] == "in":
             # An edge type without weights.
             table = table.drop(["weight"])
+        if edge_type[1] == "invites":
+            table = table.drop(["time"])
         path = root / f"{edge_type[1]}.parquet"
         pq.write_table(table, path)
         files.append(f"{','.join(edge_type)}={path}:source,target")
@@ -92,7 +100,11 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[oc.Graph, SlowGraph
             for edge_type, table in edge_types.items()
             if edge_type[1] != "in"
         },
-        edge_times={edge_type: _values(table, "time") for edge_type, table in edge_types.items()},
+        edge_times={
+            edge_type: _values(table, "time")
+            for edge_type, table in edge_types.items()
+            if edge_type[1] != "invites"
+        },
         node_times={name: of.tolist() for name, of in times.items()},
     )
     return oc.open(root / "graph"), slow

@@ -261,7 +261,7 @@ impl Asked<'_> {
             Some(now) => all.into_iter().filter(|&p| time(p) < now).collect(),
         };
         let mut draws = stream.uniform(batch, hop, coordinate);
-        if rules.last {
+        if rules.last && (rules.edge_times.is_some() || rules.node_times.is_some()) {
             let mut latest = seen;
             latest.sort_by_key(|&position| (time(position), position));
             let taken = fan_out.map_or(latest.len(), |count| latest.len().min(count as usize));

@@ -56,6 +56,8 @@ struct Looks {
     weights: Vec<f64>,
     /// Latest of the edge's own time and its source's.
     times: Vec<i64>,
+    /// Whether the edges or their sources have times.
+    has_times: bool,
     /// Random numbers of the sources.
     numbers: Vec<f64>,
     /// The sources, where only those in a batch count.
@@ -160,7 +162,8 @@ impl RuledColumns<'_> {
                 EqualTimes::Seen => looks.times[at(place)] <= now,
                 EqualTimes::Hidden => looks.times[at(place)] < now,
             });
-            if times.order == TimeOrder::Last {
+            // Of edges without times none is the latest: a fixed few would stand for all.
+            if times.order == TimeOrder::Last && looks.has_times {
                 return last(self.step.fan_out, &among, |place| looks.times[at(place)]);
             }
         }
@@ -220,6 +223,7 @@ impl RuledColumns<'_> {
         }
         if times.is_some() {
             looks.times.resize(positions.len(), i64::MIN);
+            looks.has_times = edge_times.is_some() || node_times.is_some();
         }
         if let Some(edge_times) = edge_times {
             edge_times.integers(&rows, &mut looks.times)?;

@@ -101,7 +101,8 @@ pub enum TimeOrder {
     /// Any, as the rules for likelihood say.
     #[default]
     Any,
-    /// The latest; of equal times those that come last among the node's in-edges.
+    /// The latest; of equal times those that come last among the node's in-edges. Edges of a type
+    /// without times are drawn as for `Any`.
     Last,
 }
 
