@@ -72,8 +72,8 @@ class NeighborLoader(MiniBatches[Any]):
         time_attr: array of node times, edge times or both. A seed sees no node and no edge of a
             later time; seeds are disjoint.
         input_time: the time of each seed; by default that of its node.
-        temporal_strategy: ``"uniform"``, or ``"last"``: the latest edges of those that are seen; where
-            neither edges nor their sources have times, any.
+        temporal_strategy: ``"uniform"``, or ``"last"``: the latest edges of those that are seen;
+            where neither edges nor their sources have times, any.
         equal_times: whether a seed sees what has its own time: ``"seen"`` as in PyG, ``"hidden"``
             as in GraphBolt.
         shuffle: visit the seeds in a new order every epoch.
