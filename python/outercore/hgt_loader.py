@@ -29,7 +29,7 @@ class HGTLoader(NeighborLoader):
     to the batch; too many for the budget are an error.
 
     Args:
-        graph: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
+        data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
         num_samples: nodes to draw per hop of each node type, or a dictionary of these by node
             type; -1 takes all nodes with an edge to the batch.
         input_nodes: as for :class:`NeighborLoader`.
@@ -53,10 +53,10 @@ class HGTLoader(NeighborLoader):
 
     def __init__(
         self,
-        graph: Source,
+        data: Source,
         num_samples: Sequence[int] | Mapping[str, Sequence[int]],
         input_nodes: InputNodes | Tensor = None,
         **options: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        super().__init__(graph, num_samples, input_nodes, method="hgt", **options)
+        super().__init__(data, num_samples, input_nodes, method="hgt", **options)

@@ -44,7 +44,7 @@ class LinkNeighborLoader(NeighborLoader):
     Cost: 16 bytes a link in memory, 8 more where the order is shuffled.
 
     Args:
-        graph: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
+        data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
         num_neighbors: as for `NeighborLoader`.
         edge_label_index: links [2, n] by ids within the types of their ends; ``(edge type,
             links)`` or the edge type in a graph of several; ``None`` for all edges of the graph
@@ -72,7 +72,7 @@ class LinkNeighborLoader(NeighborLoader):
 
     def __init__(
         self,
-        graph: Source,
+        data: Source,
         num_neighbors: FanOuts,
         edge_label_index: Any = None,
         edge_label: Tensor | NDArray[Any] | None = None,
@@ -89,7 +89,7 @@ class LinkNeighborLoader(NeighborLoader):
         **options: Any,
     ) -> None:
         """Bind a graph and the links; only where all edges are the links are these read."""
-        graph = opened(graph)
+        graph = opened(data)
         self._edge_type, index = _links(graph, edge_label_index)
         self._edge_label = None if edge_label is None else torch.as_tensor(edge_label)
         times = None if edge_label_time is None else _whole(edge_label_time, "edge_label_time")

@@ -51,7 +51,7 @@ class NeighborLoader(MiniBatches[Any]):
     tensor's.
 
     Args:
-        graph: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
+        data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
         num_neighbors: fan-out per hop, or a dictionary of them by edge type; -1 takes all
             neighbours.
         input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node. With
@@ -128,7 +128,7 @@ class NeighborLoader(MiniBatches[Any]):
 
     def __init__(
         self,
-        graph: Source,
+        data: Source,
         num_neighbors: FanOuts,
         input_nodes: InputNodes | Tensor = None,
         *,
@@ -177,7 +177,7 @@ class NeighborLoader(MiniBatches[Any]):
         if subgraph_type == "bidirectional" and graph.is_typed:
             self._reverse = reverse_types(graph.edge_types)
         super().__init__(
-            graph,
+            data,
             num_neighbors,
             _without_tensors(input_nodes),
             features=features,
