@@ -173,11 +173,11 @@ class NeighborLoader(MiniBatches[Any]):
         rules = SampleRules(
             method, disjoint, subgraph_type, weight_attr, time_attr, temporal_strategy, equal_times
         )
-        graph = opened(graph)
+        graph = opened(data)
         if subgraph_type == "bidirectional" and graph.is_typed:
             self._reverse = reverse_types(graph.edge_types)
         super().__init__(
-            data,
+            graph,
             num_neighbors,
             _without_tensors(input_nodes),
             features=features,
