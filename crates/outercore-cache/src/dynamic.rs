@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::Policy;
 use crate::merge::intersect;
@@ -17,7 +18,7 @@ const UNDECIDED: u32 = u32::MAX;
 /// A group goes through [`announce`](Self::announce), [`admit`](Self::admit) and
 /// [`release`](Self::release). Between the last two its rows are pinned.
 ///
-/// **Cost** per entry 20 bytes (16 for LRU); per announced row 12 (8); `admit` walks the index.
+/// **Cost** per entry 21 bytes (16 for LRU); per announced row 12 (8); `admit` walks the index.
 ///
 /// # Example
 /// ```
@@ -37,6 +38,8 @@ const UNDECIDED: u32 = u32::MAX;
 pub struct DynamicPart {
     capacity: u32,
     policy: Policy,
+    /// How often batches need each row; see [`DynamicPart::with_heat`].
+    heat: Option<Arc<[u8]>>,
     index: Index,
     /// Announced, not yet admitted.
     pending: VecDeque<Pending>,
@@ -59,6 +62,9 @@ struct Index {
     last: Vec<u32>,
     /// The next announced group that uses it, or [`NEVER`]. Stays empty under LRU.
     next: Vec<u32>,
+    /// How much speaks for a use beyond the announced groups: the row's heat where that is known,
+    /// otherwise its uses since it was read. Stays empty under LRU.
+    warmth: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -106,21 +112,33 @@ impl DynamicPart {
     /// An empty part of `capacity` slots.
     pub fn new(capacity: u32, policy: Policy) -> Self {
         let entries = capacity as usize;
+        let ahead = if policy == Policy::Window { entries } else { 0 };
         let index = Index {
             rows: Vec::with_capacity(entries),
             slots: Vec::with_capacity(entries),
             last: Vec::with_capacity(entries),
-            next: Vec::with_capacity(if policy == Policy::Window { entries } else { 0 }),
+            next: Vec::with_capacity(ahead),
+            warmth: Vec::with_capacity(ahead),
         };
         Self {
             capacity,
             policy,
+            heat: None,
             index,
             pending: VecDeque::new(),
             active: VecDeque::new(),
             announced: 0,
             admitted: 0,
         }
+    }
+
+    /// The part with `heat[row]`, which grows with the number of batches that need the row. Under
+    /// [`Policy::Window`] it decides between rows that no announced group uses, instead of their
+    /// uses so far.
+    #[must_use]
+    pub fn with_heat(self, heat: Arc<[u8]>) -> Self {
+        debug_assert!(self.index.rows.is_empty(), "the rows held have no heat");
+        Self { heat: Some(heat), ..self }
     }
 
     /// Announces the rows (sorted, unique) of a future group, in the order in which the groups will
@@ -196,6 +214,9 @@ impl DynamicPart {
             }
             if self.policy == Policy::Window {
                 self.index.next[at] = pending.next[i];
+                if self.heat.is_none() {
+                    self.index.warmth[at] = self.index.warmth[at].saturating_add(1);
+                }
             }
         }
         self.active.push_back(Active { group, pinned: slots.len() as u32, released: false });
@@ -211,7 +232,7 @@ impl DynamicPart {
                 misses.push(i as u32);
             }
         }
-        self.index.insert(&pending, &slots, &misses, sequence);
+        self.index.insert(&pending, &slots, &misses, sequence, self.heat.as_deref());
         Ok(Admission { slots, misses })
     }
 
@@ -265,7 +286,8 @@ impl DynamicPart {
             + (self.index.slots.capacity()
                 + self.index.last.capacity()
                 + self.index.next.capacity())
-                * size_of::<u32>();
+                * size_of::<u32>()
+            + self.index.warmth.capacity();
         let pending = self.pending.iter().map(|pending| {
             pending.rows.capacity() * size_of::<u64>() + pending.next.capacity() * size_of::<u32>()
         });
@@ -281,8 +303,13 @@ impl DynamicPart {
 impl Index {
     /// Small keys go first.
     fn eviction_key(&self, at: usize) -> u64 {
-        let next = self.next.get(at).map_or(0, |&next| u64::from(!next));
-        next << 32 | u64::from(self.last[at])
+        let last = u64::from(self.last[at]);
+        match self.next.get(at) {
+            None => last,
+            Some(&NEVER) => u64::from(self.warmth[at]) << 32 | last,
+            // Among equals every choice costs the same number of reads.
+            Some(&next) => 1 << 63 | u64::from(!next),
+        }
     }
 
     /// Removes `count` entries last used before `pinned_from` and returns their slots.
@@ -306,6 +333,7 @@ impl Index {
             self.last[kept] = self.last[at];
             if !self.next.is_empty() {
                 self.next[kept] = self.next[at];
+                self.warmth[kept] = self.warmth[at];
             }
             kept += 1;
         }
@@ -315,7 +343,14 @@ impl Index {
     }
 
     /// Merges the misses of a group in, from the back and in place.
-    fn insert(&mut self, group: &Pending, slots: &[u32], misses: &[u32], sequence: u32) {
+    fn insert(
+        &mut self,
+        group: &Pending,
+        slots: &[u32],
+        misses: &[u32],
+        sequence: u32,
+        heat: Option<&[u8]>,
+    ) {
         let mut old = self.rows.len();
         self.resize(old + misses.len());
         for (inserted_before, &miss) in misses.iter().enumerate().rev() {
@@ -329,6 +364,8 @@ impl Index {
             if !group.next.is_empty() {
                 self.next.copy_within(stay..old, stay + shift);
                 self.next[stay + inserted_before] = group.next[miss];
+                self.warmth.copy_within(stay..old, stay + shift);
+                self.warmth[stay + inserted_before] = heat.map_or(1, |heat| heat[row as usize]);
             }
             self.rows[stay + inserted_before] = row;
             self.slots[stay + inserted_before] = slots[miss];
@@ -343,6 +380,7 @@ impl Index {
         self.last.resize(len, 0);
         if self.next.capacity() > 0 {
             self.next.resize(len, NEVER);
+            self.warmth.resize(len, 0);
         }
     }
 }

@@ -13,8 +13,9 @@ use outercore_core::Error;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// The row whose next use lies farthest ahead, as far as the announced groups tell; among
-    /// equals the least recently used one, then the smaller row.
+    /// The row whose next use lies farthest ahead, as far as the announced groups tell. Of the rows
+    /// that none of them uses, the one with the least heat, or with the fewest uses since it was
+    /// read where no heat is known; among equals the least recently used one, then the smaller row.
     ///
     /// # Source
     /// Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use outercore_cache::simulate::{Hits, Simulated, simulate};
+use outercore_cache::simulate::{Hits, Simulated, simulate, simulate_heated};
 use outercore_core::Stream;
 
 /// Groups of rows drawn with a skew: the square of a uniform draw, scaled.
@@ -42,11 +42,13 @@ fn knowing_everything_is_never_worse_than_any_other_policy() {
     for seed in 0..10 {
         let trace = skewed_trace(seed, 40, 150, 1500);
         for capacity in [160, 500] {
-            let best = hits(&trace, capacity, Simulated::SuperBatch { groups: trace.len() });
+            let best = hits(&trace, capacity, Simulated::Belady);
             for other in [
                 Simulated::Window { ahead: 3 },
                 Simulated::SuperBatch { groups: 5 },
                 Simulated::Lru,
+                Simulated::Sieve,
+                Simulated::S3Fifo,
                 Simulated::Fifo,
                 Simulated::Random { seed },
             ] {
@@ -61,9 +63,9 @@ fn knowing_everything_is_never_worse_than_any_other_policy() {
 }
 
 #[test]
-fn without_a_look_ahead_the_window_is_lru() {
+fn without_a_look_ahead_and_equal_heat_the_window_is_lru() {
     let trace = skewed_trace(3, 50, 100, 1000);
-    let window = simulate(&trace, 150, Simulated::Window { ahead: 0 });
+    let window = simulate_heated(&trace, 150, 0, vec![1; 1000].into());
     assert_eq!(window, simulate(&trace, 150, Simulated::Lru));
 }
 
@@ -77,6 +79,9 @@ fn every_policy_keeps_all_rows_when_there_is_room() {
         Simulated::Window { ahead: 2 },
         Simulated::SuperBatch { groups: 3 },
         Simulated::Lru,
+        Simulated::Belady,
+        Simulated::Sieve,
+        Simulated::S3Fifo,
         Simulated::Fifo,
         Simulated::Random { seed: 0 },
     ] {
@@ -87,8 +92,21 @@ fn every_policy_keeps_all_rows_when_there_is_room() {
 #[test]
 fn a_group_larger_than_the_cache_is_refused_by_every_policy() {
     let trace = [vec![1, 2, 3]];
-    for policy in [Simulated::Window { ahead: 1 }, Simulated::Lru, Simulated::Fifo] {
+    for policy in [Simulated::Window { ahead: 1 }, Simulated::Belady, Simulated::Sieve] {
         let refused = simulate(&trace, 2, policy).unwrap_err();
         assert_eq!((refused.needed, refused.free), (3, 2), "{policy:?}");
+    }
+}
+
+#[test]
+fn heat_and_uses_both_beat_recency_where_the_look_ahead_is_short() {
+    for seed in 0..5 {
+        let trace = skewed_trace(seed, 200, 100, 2000);
+        // Rows are drawn as the cube of a uniform draw: the smaller, the more often.
+        let heat: Vec<u8> = (0..2000).map(|row| 255 - (row / 8) as u8).collect();
+        let lru = hits(&trace, 400, Simulated::Lru);
+        let uses = hits(&trace, 400, Simulated::Window { ahead: 0 });
+        let heated = simulate_heated(&trace, 400, 0, heat.into()).unwrap().hits;
+        assert!(lru < uses && uses < heated, "seed {seed}: {lru}, {uses}, {heated}");
     }
 }

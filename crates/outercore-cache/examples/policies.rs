@@ -1,0 +1,85 @@
+//! Runs cache policies over a recorded trace and prints a line of JSON for each.
+//!
+//! ```text
+//! policies TRACE CAPACITY POLICY...
+//! ```
+//!
+//! `TRACE` holds little-endian u64: the number of groups, the rows of each group, then the rows
+//! themselves, sorted and distinct within a group. `CAPACITY` is a number of rows. Policies:
+//! `belady`, `window-N` (N groups known ahead), `super-batch-N` (N groups known at a time), `lru`,
+//! `sieve`, `s3-fifo`, `fifo`, `random`.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use outercore_cache::simulate::{Simulated, simulate};
+
+fn main() -> ExitCode {
+    match run(&std::env::args().skip(1).collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    let [trace, capacity, policies @ ..] = arguments else {
+        return Err("expected TRACE CAPACITY POLICY...".into());
+    };
+    let trace = read_trace(trace)?;
+    let capacity: u32 = capacity.parse()?;
+    for name in policies {
+        let hits = simulate(&trace, capacity, parse(name)?)?;
+        println!(
+            r#"{{"policy": "{name}", "capacity": {capacity}, "distinct": {}, "misses": {}}}"#,
+            hits.distinct,
+            hits.distinct - hits.hits
+        );
+    }
+    Ok(())
+}
+
+fn parse(name: &str) -> Result<Simulated, Box<dyn Error>> {
+    Ok(match name {
+        "belady" => Simulated::Belady,
+        "lru" => Simulated::Lru,
+        "sieve" => Simulated::Sieve,
+        "s3-fifo" => Simulated::S3Fifo,
+        "fifo" => Simulated::Fifo,
+        "random" => Simulated::Random { seed: 0 },
+        _ => {
+            if let Some(ahead) = name.strip_prefix("window-") {
+                Simulated::Window { ahead: ahead.parse()? }
+            } else if let Some(groups) = name.strip_prefix("super-batch-") {
+                Simulated::SuperBatch { groups: groups.parse()? }
+            } else {
+                return Err(format!("`{name}` is not a policy").into());
+            }
+        }
+    })
+}
+
+/// The groups of a file, as the module's documentation says.
+fn read_trace(path: &str) -> Result<Vec<Vec<u64>>, Box<dyn Error>> {
+    let bytes = std::fs::read(path).map_err(|error| format!("trace `{path}`: {error}"))?;
+    let mut words = bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight bytes")));
+    let short = || format!("trace `{path}`: it ends early");
+    let groups = words.next().ok_or_else(short)? as usize;
+    let lengths: Vec<u64> = words.by_ref().take(groups).collect();
+    let mut trace = Vec::with_capacity(groups);
+    for length in lengths {
+        let rows: Vec<u64> = words.by_ref().take(length as usize).collect();
+        if rows.len() as u64 != length {
+            return Err(short().into());
+        }
+        if !rows.is_sorted_by(|a, b| a < b) {
+            return Err(format!("trace `{path}`: group {} is not sorted", trace.len()).into());
+        }
+        trace.push(rows);
+    }
+    Ok(trace)
+}
