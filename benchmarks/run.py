@@ -3,7 +3,7 @@
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [far_swap] [embed-quality] [embed-partitions]
         [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
-        [scheduling] [exchanges] [layouts] [int8]
+        [scheduling] [exchanges] [layouts] [int8] [policies]
         [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
         [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
@@ -45,6 +45,7 @@ BENCHES = {
     "scheduling": "benches.scheduling",
     "exchanges": "benches.exchanges",
     "layouts": "benches.layouts",
+    "policies": "benches.policies",
     "int8": "benches.int8",
 }
 

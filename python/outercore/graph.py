@@ -160,7 +160,7 @@ class Graph:
         Raises:
             NotFoundError: neither a kind nor an array has this name.
         """
-        return name if name in ("presample", "in_degree", "none") else self.key(name)
+        return name if name in ("presample", "visits", "in_degree", "none") else self.key(name)
 
     def array(self, name: str) -> NDArray[Any]:
         """A whole array in memory; ``bfloat16`` comes as ``float32``.

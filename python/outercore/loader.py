@@ -99,9 +99,10 @@ class NeighborLoader(MiniBatches[Any]):
         threads: sampling and assembly threads; ``None`` means one per core.
         topology: where the edges live.
         policy: eviction in the dynamic part of the cache.
-        hotness: how the constant part of the cache is chosen: ``"presample"``, ``"in_degree"``,
-            ``"none"``, or the name of a node array whose largest values are kept, such as a
-            reverse PageRank that `pagerank` saved.
+        hotness: how rows of the static cache are chosen. ``"presample"`` samples a part of an
+            epoch; ``"visits"`` computes how often an epoch is expected to visit each node, which is
+            more exact and looks at all edges once a hop; ``"in_degree"``; ``"none"``; or the name
+            of a node array whose largest values are kept, such as a PageRank that was saved.
         look_ahead: groups of batches sampled ahead of the one that is being fetched.
         group: batches fetched together; ``None`` leaves it to the plan.
         constant_share: share of the cache that is constant; ``None`` leaves it to the plan.

@@ -126,7 +126,7 @@ def test_no_setting_changes_a_typed_batch(
 
 
 @pytest.mark.parametrize("policy", ["window", "lru"])
-@pytest.mark.parametrize("hotness", ["presample", "in_degree", "none"])
+@pytest.mark.parametrize("hotness", ["presample", "visits", "in_degree", "none"])
 def test_no_cache_changes_a_typed_batch(data: Bibliography, policy: str, hotness: str) -> None:
     with loader(data, memory=SMALL, policy=policy, hotness=hotness) as batches:
         for epoch in range(2):

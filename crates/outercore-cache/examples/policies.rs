@@ -1,18 +1,21 @@
 //! Runs cache policies over a recorded trace and prints a line of JSON for each.
 //!
 //! ```text
-//! policies TRACE CAPACITY POLICY...
+//! policies TRACE CAPACITY HEAT POLICY...
 //! ```
 //!
 //! `TRACE` holds little-endian u64: the number of groups, the rows of each group, then the rows
-//! themselves, sorted and distinct within a group. `CAPACITY` is a number of rows. Policies:
-//! `belady`, `window-N` (N groups known ahead), `super-batch-N` (N groups known at a time), `lru`,
-//! `sieve`, `s3-fifo`, `fifo`, `random`.
+//! themselves, sorted and distinct within a group. `CAPACITY` is a number of rows. `HEAT` has a
+//! float32 for each row, as expected visits are. Policies:
+//! `belady`, `window-N` (N groups known ahead), `heated-N` (the same, with heat known),
+//! `super-batch-N` (N groups known at a time), `lru`, `sieve`, `s3-fifo`, `fifo`, `random`.
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use outercore_cache::simulate::{Simulated, simulate};
+use outercore_cache::heat_levels;
+use outercore_cache::simulate::{Simulated, simulate, simulate_heated};
 
 fn main() -> ExitCode {
     match run(&std::env::args().skip(1).collect::<Vec<_>>()) {
@@ -25,13 +28,17 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
-    let [trace, capacity, policies @ ..] = arguments else {
-        return Err("expected TRACE CAPACITY POLICY...".into());
+    let [trace, capacity, heat, policies @ ..] = arguments else {
+        return Err("expected TRACE CAPACITY HEAT POLICY...".into());
     };
     let trace = read_trace(trace)?;
     let capacity: u32 = capacity.parse()?;
+    let heat = heat_levels(&read_heat(heat)?);
     for name in policies {
-        let hits = simulate(&trace, capacity, parse(name)?)?;
+        let hits = match name.strip_prefix("heated-") {
+            Some(ahead) => simulate_heated(&trace, capacity, ahead.parse()?, Arc::clone(&heat))?,
+            None => simulate(&trace, capacity, parse(name)?)?,
+        };
         println!(
             r#"{{"policy": "{name}", "capacity": {capacity}, "distinct": {}, "misses": {}}}"#,
             hits.distinct,
@@ -59,6 +66,12 @@ fn parse(name: &str) -> Result<Simulated, Box<dyn Error>> {
             }
         }
     })
+}
+
+fn read_heat(path: &str) -> Result<Vec<f32>, Box<dyn Error>> {
+    let bytes = std::fs::read(path).map_err(|error| format!("heat `{path}`: {error}"))?;
+    let words = bytes.chunks_exact(4);
+    Ok(words.map(|word| f32::from_le_bytes(word.try_into().expect("chunks of four"))).collect())
 }
 
 /// The groups of a file, as the module's documentation says.

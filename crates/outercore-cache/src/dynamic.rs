@@ -38,7 +38,7 @@ const UNDECIDED: u32 = u32::MAX;
 pub struct DynamicPart {
     capacity: u32,
     policy: Policy,
-    /// How often batches need each row; see [`DynamicPart::with_heat`].
+    /// How often batches need each row; see [`DynamicPart::know_heat`].
     heat: Option<Arc<[u8]>>,
     index: Index,
     /// Announced, not yet admitted.
@@ -132,13 +132,12 @@ impl DynamicPart {
         }
     }
 
-    /// The part with `heat[row]`, which grows with the number of batches that need the row. Under
-    /// [`Policy::Window`] it decides between rows that no announced group uses, instead of their
-    /// uses so far.
-    #[must_use]
-    pub fn with_heat(self, heat: Arc<[u8]>) -> Self {
+    /// Tells an empty part `heat[row]`, which grows with the number of batches that need the row.
+    /// Under [`Policy::Window`] it decides between rows that no announced group uses, instead of
+    /// their uses so far.
+    pub fn know_heat(&mut self, heat: Arc<[u8]>) {
         debug_assert!(self.index.rows.is_empty(), "the rows held have no heat");
-        Self { heat: Some(heat), ..self }
+        self.heat = Some(heat);
     }
 
     /// Announces the rows (sorted, unique) of a future group, in the order in which the groups will

@@ -7,6 +7,7 @@
 
 mod constant;
 mod dynamic;
+mod heat;
 mod merge;
 mod policy;
 mod select;
@@ -14,4 +15,5 @@ pub mod simulate;
 
 pub use constant::{ConstantPart, hottest, hottest_of};
 pub use dynamic::{Admission, DynamicPart, NoRoom};
+pub use heat::heat_levels;
 pub use policy::Policy;

@@ -110,7 +110,7 @@ proptest! {
         let policy = if lru { Policy::Lru } else { Policy::Window };
         let mut part = DynamicPart::new(capacity, policy);
         if let Some(heat) = &heat {
-            part = part.with_heat(heat.clone().into());
+            part.know_heat(heat.clone().into());
         }
         let mut naive = Naive::new(capacity as usize, policy, heat);
         let mut groups = 0;

@@ -49,10 +49,13 @@ pub enum Hotness {
     /// The rows that a pre-sampled part of an epoch needs most often (Helios 3.2.2).
     #[default]
     Presample,
+    /// The nodes that an epoch is expected to visit most often, computed from seeds, fan-outs and all
+    /// edges: the weighted reverse PageRank of GIDS 3.3, with as many steps as hops.
+    Visits,
     /// The nodes with most in-edges; costs one pass over the offsets.
     InDegree,
-    /// The nodes with the largest values in a node array, by its key: the weighted reverse PageRank
-    /// of GIDS 3.3, or anybody's own list.
+    /// The nodes with the largest values in a node array, by its key: a saved PageRank, or a list
+    /// of one's own.
     Array(String),
     /// No constant part.
     None,
@@ -62,6 +65,7 @@ impl fmt::Display for Hotness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Presample => "presample",
+            Self::Visits => "visits",
             Self::InDegree => "in_degree",
             Self::Array(key) => key,
             Self::None => "none",
@@ -75,12 +79,14 @@ impl FromStr for Hotness {
     fn from_str(text: &str) -> Result<Self> {
         Ok(match text {
             "presample" => Self::Presample,
+            "visits" => Self::Visits,
             "in_degree" => Self::InDegree,
             "none" => Self::None,
             key if key.contains('/') => Self::Array(key.to_owned()),
             _ => {
-                return Err(Error::invalid(format!("`{text}` is no hotness"))
-                    .hint("choose presample, in_degree, none, or the key of a node array"));
+                return Err(Error::invalid(format!("`{text}` is no hotness")).hint(
+                    "choose presample, visits, in_degree, none, or the key of a node array",
+                ));
             }
         })
     }

@@ -22,6 +22,7 @@ pub struct Fetcher {
     constant: ConstantPart,
     dynamic: DynamicPart,
     policy: Policy,
+    heat: Option<Arc<[u8]>>,
     split: Split,
     /// Slots `0..constant_slots` belong to the constant part, the others to the dynamic one.
     arena: Arc<RowArena>,
@@ -70,6 +71,7 @@ impl Fetcher {
             constant: ConstantPart::new(Vec::new()),
             dynamic: DynamicPart::new(split.dynamic_slots, policy),
             policy,
+            heat: None,
             split,
             arena,
             reads: ReadCounters::default(),
@@ -97,6 +99,12 @@ impl Fetcher {
         self.read_rows(rows.clone(), slots)?;
         self.constant = ConstantPart::new(rows);
         Ok(())
+    }
+
+    /// Tells the dynamic part the heat of each row; to be called while it is empty.
+    pub fn know_heat(&mut self, heat: Option<Arc<[u8]>>) {
+        self.heat = heat;
+        self.reset();
     }
 
     /// Reads rows from another file from now on, and keeps the cached rows. Only the rows of the nodes
@@ -182,6 +190,9 @@ impl Fetcher {
     /// Forgets the dynamic part: what was announced and pinned is void after an aborted epoch.
     pub fn reset(&mut self) {
         self.dynamic = DynamicPart::new(self.split.dynamic_slots, self.policy);
+        if let Some(heat) = &self.heat {
+            self.dynamic.know_heat(Arc::clone(heat));
+        }
     }
 
     /// Counters since the last call.

@@ -3,11 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-use outercore_core::{Context, Error, Result};
+use outercore_cache::{heat_levels, hottest_of};
+use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::{DType, Schema};
 use outercore_io::Engine;
 use outercore_sample::hotness::in_degree;
+use outercore_sample::visits::expected_visits;
 use outercore_store::Extent;
 use outercore_store::dataset::DataSet;
 
@@ -18,6 +21,28 @@ const GROUP: usize = 4;
 
 /// Bytes of a node array that are looked at together; a multiple of every element size.
 const CHUNK: u64 = 256 << 10;
+
+/// Which rows deserve a place, whatever batches come next.
+#[derive(Debug, Default)]
+pub struct Hot {
+    /// By falling heat.
+    pub rows: Vec<u64>,
+    /// Heat of each row of the graph, where it is known; see [`DynamicPart::know_heat`].
+    ///
+    /// [`DynamicPart::know_heat`]: outercore_cache::DynamicPart::know_heat
+    pub heat: Option<Arc<[u8]>>,
+}
+
+impl From<Vec<u64>> for Hot {
+    fn from(rows: Vec<u64>) -> Self {
+        Self { rows, heat: None }
+    }
+}
+
+/// Memory of the heat of each of `nodes` rows.
+pub const fn heat_memory(nodes: u64) -> Bytes {
+    Bytes(nodes)
+}
 
 /// The rows that `batches` of epoch 0 need most often, by falling count (at most `slots`).
 ///
@@ -34,6 +59,29 @@ pub fn by_presampling(sampling: &Sampling, batches: Range<u64>, slots: usize) ->
     let mut rows = hot.hottest(slots);
     rows.sort_by_key(|&row| (Reverse(hot.counts[row as usize]), row));
     Ok(rows)
+}
+
+/// The rows that an epoch is expected to visit most often (at most `slots`), and the heat of all.
+/// `mirrored` says that each edge leads both ways.
+///
+/// **Cost** that of [`expected_visits`]; afterwards [`heat_memory`].
+///
+/// # Errors
+/// What the topology reports.
+pub fn by_visits(sampling: &Sampling, mirrored: bool, slots: usize) -> Result<Hot> {
+    let mirrored = mirrored && sampling.config().types.is_none();
+    let seeds = sampling.all_seeds();
+    let mut visits = expected_visits(&*sampling.topology, seeds, sampling.config(), mirrored)?;
+    for (node, visits) in (0..).zip(&mut visits) {
+        if *visits > 0.0 && !sampling.wants_row(node) {
+            *visits = 0.0;
+        }
+    }
+    // The bits of floats that are not negative have the order of the floats.
+    let heat: &[u32] = bytemuck::cast_slice(&visits);
+    let mut rows = hottest_of(heat, slots);
+    rows.sort_by_key(|&row| (Reverse(heat[row as usize]), row));
+    Ok(Hot { rows, heat: Some(heat_levels(&visits)) })
 }
 
 /// The rows of the nodes with most in-edges, by falling in-degree (at most `slots`).
@@ -65,8 +113,6 @@ pub fn by_in_degree(sampling: &Sampling, schema: &Schema, slots: usize) -> Resul
 /// values by rising id.
 ///
 /// **Cost** reads the array once; 16 bytes a slot while choosing.
-///
-/// **Source** GIDS 3.3, where the values are the weighted reverse PageRank.
 ///
 /// # Errors
 /// `NotFound`: no such array. `Invalid`: not one number a node, or not a number.

@@ -310,6 +310,7 @@ impl Loader {
         let mut fetcher =
             Fetcher::open(engine, rows.clone(), prepared.cost, policy, &prepared.plan)?;
         fetcher.fill_constant(std::mem::take(&mut prepared.constant))?;
+        fetcher.know_heat(prepared.heat.clone());
         let mut shared = lock(&self.shared);
         let (reads, _) = fetcher.take_counters();
         shared.counters.feature_reads += reads;

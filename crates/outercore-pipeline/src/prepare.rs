@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_far::{FarTier, OnProgress};
+use outercore_format::keys::EDGE;
 use outercore_io::arena::{HUGE_PAGE, UNIT};
 use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, Tier, reads_in_flight};
-use outercore_sample::SampleConfig;
+use outercore_sample::{SampleConfig, visits};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::paged::PagedTopology;
@@ -17,7 +18,7 @@ use crate::MemoryPlan;
 use crate::arrays::{ArraysPlan, BatchArray};
 use crate::config::{Hotness, LoaderConfig, TopologyMode};
 use crate::far;
-use crate::hot;
+use crate::hot::{self, Hot};
 use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, Trial, plan_topology};
 use crate::row_space::RowSpace;
 use crate::rules::open_rules;
@@ -49,6 +50,8 @@ pub struct Prepared {
     pub rows: Option<RowSpace>,
     /// Rows of the constant part, ascending; taken when they are read.
     pub constant: Vec<u64>,
+    /// Heat of each row, where it is known.
+    pub heat: Option<Arc<[u8]>>,
     /// The device.
     pub cost: CostModel,
     /// Reads the features; taken by the fetcher.
@@ -138,7 +141,9 @@ fn prepare_with(
     let profile = DeviceProfile::find(dataset.root())?;
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
     let reading = reading(config, profile.as_ref(), far);
-    let of_rows = rows.as_ref().map_or(0, |rows| rows.memory().0);
+    let heated = rows.is_some() && config.hotness == Hotness::Visits;
+    let of_heat = if heated { hot::heat_memory(dataset.num_nodes()).0 } else { 0 };
+    let of_rows = rows.as_ref().map_or(0, |rows| rows.memory().0) + of_heat;
     let reserved = Bytes(config.reserved.0 + seeds.heap_bytes() + of_rows);
 
     let staging = reading.staging;
@@ -166,11 +171,12 @@ fn prepare_with(
     let sampling = Sampling::new(topology, sample, seeds, ranges, pool, config);
     let sampling = Arc::new(sampling);
 
-    let mut trial = Trial::default();
+    let (mut trial, mut heat) = (Trial::default(), None);
     run_trial(&sampling, rows.is_some(), config.look_ahead, &mut trial)?;
     if let Some(rows) = &rows {
         let slots = (free.0 / slot_bytes.0.max(1)).min(rows.num_rows()) as usize;
-        trial.hot = hot_rows(dataset, &sampling, config, slots, free, &mut engine)?;
+        let hot = hot_rows(dataset, &sampling, config, slots, free, &mut engine)?;
+        (trial.hot, heat) = (hot.rows, hot.heat);
     }
     let planned = rows.as_ref().map(RowSpace::planned).transpose()?;
     let wanted = PlanInput {
@@ -194,7 +200,7 @@ fn prepare_with(
     let plan = decide(&wanted, &arrays, mode, (config.topology, size))?;
     let constant = constant_rows(trial.hot, &plan, rows.as_ref());
     let engine = Some(engine);
-    Ok(Prepared { sampling, plan, rows, constant, cost, engine, arrays, array_reading })
+    Ok(Prepared { sampling, plan, rows, constant, heat, cost, engine, arrays, array_reading })
 }
 
 /// The plan for what is `wanted`, with further arrays on disk where they leave too little.
@@ -355,23 +361,31 @@ fn hot_rows(
     slots: usize,
     free: Bytes,
     engine: &mut Engine,
-) -> Result<Vec<u64>> {
+) -> Result<Hot> {
     if config.hotness == Hotness::None || config.constant_share == Some(0.0) {
-        return Ok(Vec::new());
+        return Ok(Hot::default());
     }
     if let Hotness::Array(key) = &config.hotness {
         dataset.require_one_type("a cache filled by the values of an array")?;
-        return hot::by_array(dataset, key, slots, engine);
+        return hot::by_array(dataset, key, slots, engine).map(Hot::from);
     }
-    let counters_fit = sampling.topology.num_nodes() * 2 <= free.0 / 2;
+    let nodes = sampling.topology.num_nodes();
+    let may_visit =
+        visits::memory(nodes) <= Bytes(free.0 / 2) && visits::are_known(sampling.config());
+    if config.hotness == Hotness::Visits && may_visit {
+        let edges = dataset.manifest().edge_types.get(EDGE);
+        let mirrored = edges.is_some_and(|edges| edges.undirected);
+        return hot::by_visits(sampling, mirrored, slots);
+    }
+    let counters_fit = nodes * 2 <= free.0 / 2;
     if config.hotness == Hotness::InDegree || !counters_fit {
-        return hot::by_in_degree(sampling, dataset.schema(), slots);
+        return hot::by_in_degree(sampling, dataset.schema(), slots).map(Hot::from);
     }
     let batches = sampling.num_batches();
     let presampled = (batches / PRESAMPLED_SHARE).max(MIN_PRESAMPLED).min(batches);
     // From the end of the epoch: the trial looks at its start, and rating the rows by the batches
     // that the plan is then tried on would promise too much.
-    hot::by_presampling(sampling, batches - presampled..batches, slots)
+    hot::by_presampling(sampling, batches - presampled..batches, slots).map(Hot::from)
 }
 
 #[cfg(test)]

@@ -153,6 +153,11 @@ impl Sampling {
         self.rows.as_ref().is_some_and(|ranges| covers(ranges, node))
     }
 
+    /// The seeds of an epoch, in the order of the input.
+    pub fn all_seeds(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.seeds.nodes()
+    }
+
     /// Counts how often `batches` of epoch 0 want each node.
     pub fn presample(&self, batches: Range<u64>, group: usize) -> Result<HotRows> {
         let max_batches = batches.end - batches.start;

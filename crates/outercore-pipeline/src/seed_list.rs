@@ -135,6 +135,11 @@ impl SeedList {
         }
     }
 
+    /// All seeds, in the order of the input.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.count()).map(|place| self.input.node(place))
+    }
+
     /// The seeds at `places`, and their times.
     pub fn at_places(&self, places: &[u64]) -> (Vec<NodeId>, Vec<i64>) {
         let nodes = places.iter().map(|&place| self.input.node(place)).collect();

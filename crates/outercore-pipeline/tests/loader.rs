@@ -64,7 +64,8 @@ fn batches_are_those_of_the_naive_sampler_under_every_setting() {
     }
     for policy in [Policy::Window, Policy::Lru] {
         let heat = Hotness::Array("nodes/node/heat".into());
-        for hotness in [Hotness::Presample, Hotness::InDegree, heat, Hotness::None] {
+        for hotness in [Hotness::Presample, Hotness::Visits, Hotness::InDegree, heat, Hotness::None]
+        {
             for (group, look_ahead) in [(1, 0), (1, 1), (3, 2), (32, 1)] {
                 settings.push(LoaderConfig {
                     policy,

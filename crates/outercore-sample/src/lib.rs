@@ -15,6 +15,7 @@ pub mod rules;
 mod sampler;
 mod seeds;
 mod stored;
+pub mod visits;
 
 pub use batch::{SampledBatch, Shelf};
 pub use by_type::{EdgesOfType, NodesOfType, TypedBatch};

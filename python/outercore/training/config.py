@@ -232,7 +232,8 @@ class BudgetConfig:
     hotness: Annotated[
         str,
         Option(
-            "Rows that the cache keeps for good: `presample`, `in_degree`, `none`, or a node array."
+            "How the static cache is filled: `presample`, `visits`, `in_degree`, `none`, or a node "
+            "array."
         ),
     ] = "presample"
     far: FarOptions | None = None

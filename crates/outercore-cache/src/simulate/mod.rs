@@ -98,7 +98,7 @@ pub fn simulate(trace: &[Vec<u64>], capacity: u32, policy: Simulated) -> Result<
     Ok(Hits::new(trace, misses))
 }
 
-/// [`Simulated::Window`] with `heat[row]` known, as [`DynamicPart::with_heat`] takes it.
+/// [`Simulated::Window`] with `heat[row]` known, as [`DynamicPart::know_heat`] takes it.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -108,7 +108,8 @@ pub fn simulate_heated(
     ahead: usize,
     heat: Arc<[u8]>,
 ) -> Result<Hits, NoRoom> {
-    let part = DynamicPart::new(capacity, Policy::Window).with_heat(heat);
+    let mut part = DynamicPart::new(capacity, Policy::Window);
+    part.know_heat(heat);
     let misses = run_dynamic(trace, part, |group| group + ahead + 1)?;
     Ok(Hits::new(trace, misses))
 }

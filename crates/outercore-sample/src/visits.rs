@@ -1,0 +1,190 @@
+//! How often an epoch is expected to visit each node, computed instead of sampled.
+
+use std::ops::Range;
+
+use outercore_core::{Bytes, NodeId, Result};
+use outercore_store::{Extent, Topology};
+
+use crate::config::{FanOut, SampleConfig, Step};
+use crate::rules::Choice;
+
+/// Columns that are looked at together.
+const COLUMNS_AT_ONCE: usize = 64 << 10;
+
+/// Edges whose sources are looked up together, at least.
+const EDGES_AT_ONCE: usize = 256 << 10;
+
+/// Whether [`expected_visits`] knows how `config` samples: neighbours are drawn alike, whatever
+/// their weights and times.
+pub fn are_known(config: &SampleConfig) -> bool {
+    let alike = matches!(config.rules.choice, Choice::Uniform | Choice::Labor);
+    alike && config.rules.times.is_none()
+}
+
+/// Memory that [`expected_visits`] takes for a graph of `nodes` nodes, beside its look-ups.
+pub const fn memory(nodes: u64) -> Bytes {
+    Bytes(nodes * 4 * size_of::<f32>() as u64)
+}
+
+/// How often the batches of an epoch are expected to visit each node.
+///
+/// A seed is visited once. A node that is visited `v` times and has `d` in-edges passes on `v * k / d`
+/// visits over each of them, where the fan-out `k` is below `d`, and else `v`. These add up over the
+/// hops. In a graph whose edges are `mirrored`, each edge leading both ways, visits do not return
+/// over the edge that they came by: the node there is in the batch already.
+///
+/// This is a reverse PageRank with the seeds as its jumps, weighted by fan-outs, that ends after as
+/// many steps as there are hops instead of being damped.
+///
+/// **Shapes** one value a node; they are sums in the order of the CSC, and so the same to the bit
+/// for every topology.
+///
+/// **Cost** [`memory`]; for each hop a look at all in-edges of the nodes that it starts from, in
+/// ascending order. One thread.
+///
+/// # Errors
+/// What the topology reports.
+///
+/// # Source
+/// GIDS 3.3, weighted reverse PageRank, after Min et al., "Graph Neural Network Training and Data
+/// Tiering", KDD 2022.
+///
+/// # Example
+/// ```
+/// use outercore_sample::visits::expected_visits;
+/// use outercore_sample::{FanOut, SampleConfig};
+/// use outercore_store::resident::ResidentTopology;
+/// // 1 -> 0, 2 -> 0, 0 -> 2
+/// let graph = ResidentTopology::from_csc(vec![0, 2, 2, 3], vec![1u32, 2, 0], None)?;
+/// let fan_outs = vec![FanOut::Take(1), FanOut::All];
+/// let config = SampleConfig { fan_outs, ..SampleConfig::full_neighbours() };
+/// // Node 0, then one of 1 and 2, of which 2 leads back to 0.
+/// assert_eq!(expected_visits(&graph, [0].into_iter(), &config, false)?, [1.5, 0.5, 0.5]);
+/// # Ok::<(), outercore_core::Error>(())
+/// ```
+pub fn expected_visits(
+    topology: &dyn Topology,
+    seeds: impl Iterator<Item = NodeId>,
+    config: &SampleConfig,
+    mirrored: bool,
+) -> Result<Vec<f32>> {
+    let nodes = topology.num_nodes() as usize;
+    let mut visits = vec![0.0; nodes];
+    seeds.for_each(|seed| visits[seed as usize] += 1.0);
+    let mut hop = Hop {
+        replace: config.replace,
+        from: visits.clone(),
+        came: mirrored.then(|| vec![0.0; nodes]),
+        to: vec![0.0; nodes],
+    };
+    for number in 0..config.fan_outs.len() {
+        for step in config.steps(number) {
+            let (first_node, columns) = match &config.types {
+                None => (0, 0..nodes as u64),
+                Some(types) => {
+                    let edges = &types.schema.edge_types()[step.edge_type];
+                    let targets = &types.schema.node_types()[edges.target].nodes;
+                    (targets.start, edges.columns.clone())
+                }
+            };
+            hop.walk(topology, step, first_node, columns)?;
+        }
+        for (visits, more) in visits.iter_mut().zip(&hop.to) {
+            *visits += more;
+        }
+        hop.turn();
+    }
+    Ok(visits)
+}
+
+/// Visits on their way over the edges.
+struct Hop {
+    replace: bool,
+    /// Of each node; what each of its in-edges carries, once the node was looked at.
+    from: Vec<f32>,
+    /// What each in-edge of a node carried in the hop before, if edges are mirrored.
+    came: Option<Vec<f32>>,
+    /// Of each node after the hop.
+    to: Vec<f32>,
+}
+
+impl Hop {
+    /// The share of a node's visits that each of its `degree` in-edges carries.
+    fn share(&self, fan_out: FanOut, degree: u64) -> f32 {
+        match fan_out {
+            FanOut::All => 1.0,
+            FanOut::Take(count) if self.replace => {
+                // Drawn at least once in `count` draws.
+                1.0 - (1.0 - 1.0 / degree as f32).powi(count.min(i32::MAX as u32) as i32)
+            }
+            FanOut::Take(count) => (count as f32 / degree as f32).min(1.0),
+        }
+    }
+
+    /// Walks over all in-edges of one type; `columns` belong to the nodes from `first_node` on.
+    fn walk(
+        &mut self,
+        topology: &dyn Topology,
+        step: Step,
+        first_node: NodeId,
+        columns: Range<u64>,
+    ) -> Result<()> {
+        let (mut asked, mut extents) = (Vec::with_capacity(COLUMNS_AT_ONCE), Vec::new());
+        let (mut positions, mut sources, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        let mut columns = columns.peekable();
+        let node_of = |column: u64, first: u64| (first_node + (column - first)) as usize;
+        let Some(&first) = columns.peek() else { return Ok(()) };
+        while columns.peek().is_some() {
+            asked.clear();
+            let visited = |column: &u64| self.from[node_of(*column, first)] > 0.0;
+            asked.extend(columns.by_ref().filter(visited).take(COLUMNS_AT_ONCE));
+            extents.clear();
+            extents.resize(asked.len(), Extent::default());
+            topology.extents(&asked, &mut extents)?;
+            for (at, (&column, extent)) in asked.iter().zip(&extents).enumerate() {
+                let node = node_of(column, first);
+                positions.extend(extent.start..extent.start + extent.degree);
+                targets.push((node, step.fan_out, extent.degree));
+                if positions.len() >= EDGES_AT_ONCE || at + 1 == asked.len() {
+                    sources.resize(positions.len(), 0);
+                    topology.sources(&positions, &mut sources)?;
+                    self.pass_on(&targets, &sources);
+                    positions.clear();
+                    targets.clear();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes the visits of `targets` (node, fan-out, degree) to their sources, in order.
+    fn pass_on(&mut self, targets: &[(usize, FanOut, u64)], mut sources: &[NodeId]) {
+        for &(node, fan_out, degree) in targets {
+            let own;
+            (own, sources) = sources.split_at(degree as usize);
+            if degree == 0 {
+                continue;
+            }
+            let (visits, share) = (self.from[node], self.share(fan_out, degree));
+            match &self.came {
+                None => own.iter().for_each(|&source| self.to[source as usize] += visits * share),
+                Some(came) => {
+                    for &source in own {
+                        let others = (visits - came[source as usize]).max(0.0);
+                        self.to[source as usize] += others * share;
+                    }
+                    self.from[node] = visits * share;
+                }
+            }
+        }
+    }
+
+    /// Makes where the hop led to where the next one starts.
+    fn turn(&mut self) {
+        std::mem::swap(&mut self.from, &mut self.to);
+        if let Some(came) = &mut self.came {
+            std::mem::swap(came, &mut self.to);
+        }
+        self.to.fill(0.0);
+    }
+}
