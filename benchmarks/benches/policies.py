@@ -15,7 +15,11 @@ import svg
 import traces
 from measure import HERE, REPOSITORY, Result, Series, Settings, say
 from numpy.typing import NDArray
+from product import imported
 from traces import CAPACITIES, Trace
+
+import outercore as oc
+from benches.inputs import workload
 
 WHAT = (
     "Misses of eviction policies over those of Belady with the whole trace known, and accesses "
@@ -26,13 +30,12 @@ WHAT = (
 BATCHES = 512
 RMAT = "rmat18"
 DEPTHS = (1, 4, 16, 64)
-POLICIES = (
-    "belady",
-    *(f"{name}-{depth}" for name in ("window", "heated") for depth in DEPTHS),
-    *("lru", "sieve", "s3-fifo", "fifo", "random"),
-)
+POLICIES = ("belady", "window-64", "heated-64", "lru", "sieve", "s3-fifo", "fifo", "random")
+SHALLOW = tuple(f"{name}-{depth}" for name in ("window", "heated") for depth in DEPTHS[:-1])
 DRAWN = ("belady", "heated-64", "window-64", "s3-fifo", "sieve", "lru", "random")
 DRAWN_SHARES = (0.1, 0.5)
+BUDGETS_MIB = (24, 32, 40, 56)
+HOTNESS = ("presample", "visits", "in_degree", "none")
 WANTED = 1.1
 """Most misses of the window policy over Belady's."""
 STATIC_WANTED = 0.95
@@ -81,6 +84,7 @@ def run(settings: Settings) -> Result:
             panels["size"].append(_by_size(case, found))
             panels["depth"].append(_by_depth(case, found))
             panels["static"].append(_by_static_size(result, case, trace, rankings))
+    panels["loader"] = _by_budget(result, settings)
     for name, drawn in panels.items():
         say(f"drawn: {svg.write(drawn, HERE / 'results' / f'caches-{name}.svg')}")
     return result
@@ -105,7 +109,8 @@ def _simulated(program: Path, trace: Trace, visits: Heat, scratch: Path) -> dict
     visits.astype("<f4").tofile(heat)
     found = {}
     for share in CAPACITIES:
-        command = [str(program), str(path), str(int(trace.nodes * share)), str(heat), *POLICIES]
+        policies = POLICIES + (SHALLOW if share in DRAWN_SHARES else ())
+        command = [str(program), str(path), str(int(trace.nodes * share)), str(heat), *policies]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         found[share] = {one["policy"]: _Missed(one["distinct"], one["misses"]) for one in lines}
@@ -164,6 +169,30 @@ def _by_static_size(
                 f"{where}: {name} over presample", (name, where), ("presample", where), least
             )
     return svg.Panel(case, "rows in the static cache, %", "accesses absorbed", lines)
+
+
+def _by_budget(result: Result, settings: Settings) -> list[svg.Panel]:
+    """Rows that the loader reads in a warm epoch, by its budget and by how rows are found hot."""
+    _, folder = workload(settings, RMAT)
+    graph = imported(folder, settings.work / f"{RMAT}.outercore", in_place=True)
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for budget in BUDGETS_MIB:
+        for hotness in HOTNESS:
+            say(f"loader, {budget} MiB, hotness {hotness}")
+            sampler = oc.NeighborSampler(
+                graph, (15, 10), "train", batch_size=64, shuffle=True, seed=1, features="x",
+                memory=f"{budget}MiB", hotness=hotness, threads=settings.threads,
+            )  # fmt: skip
+            with sampler:
+                for _epoch in range(2):
+                    for _batch in sampler:
+                        pass
+                    read = sampler.counters()["counters"]["cache"]["misses"]
+            lines.setdefault(hotness, []).append((budget, read))
+            result.series.append(Series(hotness, f"loader, {budget} MiB", "rows read", [read]))
+        where = f"loader, {budget} MiB"
+        result.compare(f"{where}: presample over visits", ("presample", where), ("visits", where))
+    return [svg.Panel(RMAT, "budget, MiB", "rows read in an epoch", lines)]
 
 
 def _absorbed(accesses: NDArray[np.int64], order: NDArray[np.int64], share: float) -> float:

@@ -113,8 +113,8 @@ impl Model for NaiveS3Fifo {
             let from_small = oldest_unpinned(&self.small, pinned);
             let from_main = oldest_unpinned(&self.main, pinned);
             let prefer_main = self.main.len() > self.most_main;
-            if from_main.is_some() && (prefer_main || from_small.is_none()) {
-                let row = self.main.remove(from_main.unwrap());
+            if let Some(at) = from_main.filter(|_| prefer_main || from_small.is_none()) {
+                let row = self.main.remove(at);
                 let uses = self.uses[&row];
                 if uses == 0 {
                     self.uses.remove(&row);
@@ -187,7 +187,6 @@ proptest! {
         capacity in 4u32..7,
     ) {
         let expected = fewest_misses(&trace, capacity);
-        let distinct: u64 = trace.iter().map(|rows| rows.len() as u64).sum();
         for policy in [
             Simulated::Belady,
             Simulated::Window { ahead: trace.len() },
