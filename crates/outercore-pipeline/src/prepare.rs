@@ -370,8 +370,9 @@ fn hot_rows(
         return hot::by_array(dataset, key, slots, engine).map(Hot::from);
     }
     let nodes = sampling.topology.num_nodes();
+    let held = sampling.topology.resident().map_or(0, |topology| topology.memory().0);
     let may_visit =
-        visits::memory(nodes) <= Bytes(free.0 / 2) && visits::are_known(sampling.config());
+        visits::are_known(sampling.config()) && held + visits::memory(nodes).0 <= free.0 / 8 * 7;
     if config.hotness == Hotness::Visits && may_visit {
         let edges = dataset.manifest().edge_types.get(EDGE);
         let mirrored = edges.is_some_and(|edges| edges.undirected);
