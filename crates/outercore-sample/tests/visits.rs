@@ -98,10 +98,11 @@ fn visits_over_several_edge_types_add_up() {
         .collect();
     let mut now: Vec<f64> = (0..nodes).map(|node| f64::from(node % 4 == 0)).collect();
     let mut expected = now.clone();
-    for hop in 0..2 {
+    for later in [false, true] {
         let mut next = vec![0.0; nodes as usize];
         for column in 0..schema.num_columns() {
-            let FanOut::Take(count) = of[schema.edge_type_of(column)][hop] else { unreachable!() };
+            let fan_outs = &of[schema.edge_type_of(column)];
+            let FanOut::Take(count) = fan_outs[usize::from(later)] else { unreachable!() };
             let own = offsets[column as usize] as usize..offsets[column as usize + 1] as usize;
             let chance = (f64::from(count) / own.len() as f64).min(1.0);
             for &source in &sources[own] {
