@@ -27,6 +27,8 @@ from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
 from outercore.sources.typed.graph import TypedInputs, import_typed, write_typed
 from outercore.sources.typed.ogb import open_hetero_layout
+from outercore.sources.typed.relational import open_relational
+from outercore.sources.typed.schema import DESCRIPTION, is_relational
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
@@ -38,6 +40,10 @@ _OF_TYPED = (
     *("fill", "task", "feature_dtype"),
 )
 """Options of several types of nodes and edges."""
+_OF_FOLDERS = (
+    *("edges", "labels", "split", "add_reverse", "dangling", "fill", "task", "feature_dtype"),
+)
+"""Options of a folder of tables."""
 _OF_HETERO = ("edges", "ogb_split", "add_reverse", "task", "feature_dtype")
 """Options of a heterogeneous data set of OGB."""
 _OF_ALL = ("out", "separator", "header", "comment", "duplicates", "memory", "overwrite", "json")
@@ -53,7 +59,8 @@ class _Options:
         typer.Argument(
             help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
             "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, the directory of a raw OGB data "
-            "set, or a set of many graphs (TU directory, text of GIN, molecules in `.npz`).",
+            "set, a folder of tables with a `tables.yaml`, or a set of many graphs (TU directory, "
+            "text of GIN, molecules in `.npz`).",
             show_default=False,
         ),
     ] = None
@@ -217,6 +224,8 @@ def import_(context: typer.Context, given: _Options) -> None:
         )
     elif given.triples:
         _import_facts(context, given)
+    elif len(given.edges) == 1 and is_relational(Path(given.edges[0])):
+        _import_relational(context, given, Path(given.edges[0]))
     elif len(given.edges) == 1 and (root := hetero_directory(given.edges[0])) is not None:
         _import_hetero(context, given, root)
     else:
@@ -265,20 +274,8 @@ def _import_types(context: typer.Context, given: _Options) -> None:
         return name not in known and context.params[name] != defaults[name]
 
     _refuse(context, is_changed, "does not go with `--edges`")
-    if given.dangling not in ("refuse", "drop"):
-        raise InvalidError(f"--dangling: expected refuse or drop; found `{given.dangling}`")
-    inputs = TypedInputs(
-        nodes=tuple(given.nodes or ()),
-        edges=tuple(given.edge_types or ()),
-        features=tuple(given.features or ()),
-        label=given.labels,
-        splits=SplitChoice.parse(given.split or []),
-        add_reverse=given.add_reverse,
-        dangling="drop" if given.dangling == "drop" else "refuse",
-        text=given.text,
-        fill=given.fill,
-    )
-    how = replace(given.how, command=options.command_line())
+    inputs = _typed_inputs(given)
+    how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
     with console.bars(quiet=given.json) as progress:
         found = import_typed(inputs, given.out, how, progress, console.note)
     _show_types(given, found)
@@ -299,6 +296,42 @@ def _import_hetero(context: typer.Context, given: _Options, root: Path) -> None:
     with console.bars(quiet=given.json) as progress:
         found = write_typed(source, given.out, how, progress, console.note)
     _show_types(given, found)
+
+
+def _import_relational(context: typer.Context, given: _Options, folder: Path) -> None:
+    """A folder of tables with their keys."""
+    known = {*_OF_FOLDERS, *_OF_ALL}
+    _refuse(context, lambda name: name not in known, f"does not go with a `{DESCRIPTION}`")
+    inputs = _typed_inputs(given)
+    how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
+    source = open_relational(folder, inputs, how)
+    with console.bars(quiet=given.json) as progress:
+        found = write_typed(
+            source, given.out, how, progress, console.note, dangling=inputs.dangling
+        )
+    _show_types(given, found)
+
+
+def _typed_inputs(given: _Options) -> TypedInputs:
+    """What is given about several types of nodes."""
+    if given.dangling not in ("refuse", "drop"):
+        raise InvalidError(f"--dangling: expected refuse or drop; found `{given.dangling}`")
+    return TypedInputs(
+        nodes=tuple(given.nodes or ()),
+        edges=tuple(given.edge_types or ()),
+        features=tuple(given.features or ()),
+        label=given.labels,
+        splits=SplitChoice.parse(given.split or []),
+        add_reverse=given.add_reverse,
+        dangling="drop" if given.dangling == "drop" else "refuse",
+        text=given.text,
+        fill=None if _keeps_gaps(given) else given.fill,
+    )
+
+
+def _keeps_gaps(given: _Options) -> bool:
+    """Whether missing values stay missing: `--fill nan`."""
+    return given.fill is not None and math.isnan(given.fill)
 
 
 def _show_types(given: _Options, found: dict[str, Any]) -> None:
@@ -325,7 +358,7 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
     _refuse(context, lambda name: name in only_typed, "expected `--edges` with it")
     if given.ids not in ("numbers", "dictionary"):
         raise InvalidError(f"--ids: expected numbers or dictionary; found `{given.ids}`")
-    keeps_gaps = given.fill is not None and math.isnan(given.fill)
+    keeps_gaps = _keeps_gaps(given)
     if given.how.in_place and given.fill is not None and not keeps_gaps:
         raise InvalidError(
             "--in-place: does not go with `--fill`: features in place stay as they are\n"

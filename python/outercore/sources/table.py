@@ -270,15 +270,14 @@ class ParquetTable:
             return np.dtype(kind.to_pandas_dtype())
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             return np.dtype(np.int64)
-        return None
+        return np.dtype(np.float64) if pa.types.is_decimal(kind) else None
 
     def kind(self, name: str) -> str:
         """As `Table.kind`."""
         kind = self.schema.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
-        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        return "text" if is_text else str(kind)
+        return "text" if _is_text(kind) else str(kind)
 
     def missing(self, name: str) -> int:
         """Nulls of a column; it is read for it."""
@@ -338,12 +337,17 @@ class ParquetTable:
         if pa.types.is_dictionary(kind):
             column = column.dictionary_decode()
             kind = column.type
-        known = pa.types.is_integer(kind) or pa.types.is_string(kind)
-        known = known or (pa.types.is_null(kind) and empty is not None)
-        if not (known or pa.types.is_large_string(kind)):
+        known = pa.types.is_integer(kind) or _is_text(kind)
+        if not (known or (pa.types.is_null(kind) and empty is not None)):
             raise InvalidError(f"{where}: expected names or integers, found {kind}")
         texts = column.cast(pa.large_string())
         return texts if empty is None else texts.fill_null(empty)
+
+
+def _is_text(kind: Any) -> bool:
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 @contextmanager
@@ -369,6 +373,8 @@ def _numbers(column: Any) -> NDArray[Any]:
         column = column.cast(pa.int64())
     elif pa.types.is_date32(kind):
         column = column.cast(pa.int32()).cast(pa.int64())
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
     if column.null_count:
         column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
     return column.to_numpy(zero_copy_only=False)

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from outercore._native import Importer
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
+from outercore.mapped import blocks
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, common_type
-from outercore.sources.typed.keys import EMPTY, Column, Keys, column_of
+from outercore.sources.typed.keys import EMPTY, NO_NODE, Column, Keys, column_of, readable, shown
 from outercore.sources.typed.tables import EdgeTable, NodeTable
-from outercore.sources.typed.times import in_microseconds, is_time
+from outercore.sources.typed.times import TIME, is_time, time_values
 
 _ROWS = 1 << 17
 Dangling = Literal["refuse", "drop"]
@@ -39,31 +40,38 @@ class Ends:
 
     table: EdgeTable
     uses: tuple[int | None, int | None]
-    """Number of the column of keys of each end; `None` where the end is the number of a row."""
+    """Number of the columns of keys of each end; `None` where the end is the number of a row, in a
+    column or the edge's own."""
 
     def batches(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Sources and targets; below 0 for a key that no node has, and for an empty one."""
-        table = self.table
-        columns = [table.source, table.target]
-        plain = [name for name, use in zip(columns, self.uses, strict=True) if use is None]
-        if not plain:
-            count = len(self._rows(keys, 0))
-            for first in range(0, count, _ROWS):
-                part = slice(first, first + _ROWS)
-                yield np.array(self._rows(keys, 0)[part]), np.array(self._rows(keys, 1)[part])
-            return
         first = 0
-        for numbers in table.table.numbers(plain, np.dtype(np.int64), "nan"):
-            part, place = slice(first, first + len(numbers)), 0
+        for count, numbers in self._numbers(keys):
+            part, place = slice(first, first + count), 0
             ends = []
-            for end, use in enumerate(self.uses):
-                if use is None:
+            for end, columns in enumerate((self.table.source, self.table.target)):
+                if self.uses[end] is not None:
+                    ends.append(np.array(self._rows(keys, end)[part]))
+                elif columns:
                     ends.append(np.ascontiguousarray(numbers[:, place]))
                     place += 1
                 else:
-                    ends.append(np.array(self._rows(keys, end)[part]))
-            first += len(numbers)
+                    ends.append(np.arange(first, first + count))
+            first += count
             yield ends[0], ends[1]
+
+    def _numbers(self, keys: Keys) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The rows of each batch, and the ends in them that are columns of numbers."""
+        ends = zip((self.table.source, self.table.target), self.uses, strict=True)
+        plain = [name for columns, use in ends if use is None for name in columns]
+        if plain:
+            for numbers in self.table.table.numbers(plain, np.dtype(np.int64), "nan"):
+                yield len(numbers), numbers
+            return
+        with_keys = next(end for end, use in enumerate(self.uses) if use is not None)
+        total = len(self._rows(keys, with_keys))
+        for first in range(0, total, _ROWS):
+            yield min(_ROWS, total - first), np.empty((0, 0), np.int64)
 
     def kept(self, keys: Keys, part: slice) -> NDArray[np.bool_] | None:
         """Which rows of a part have both ends; `None` for all."""
@@ -107,8 +115,9 @@ class EdgesOfType:
                     if use is not None:
                         missing |= rows < 0
                         empty |= rows == EMPTY
-                if missing.any() and dangling == "refuse":
-                    raise _no_node(ends, first + int(np.flatnonzero(missing)[0]), keys)
+                wrong = missing & ~empty if ends.table.is_optional else missing
+                if wrong.any() and dangling == "refuse":
+                    raise _no_node(ends, first + int(np.flatnonzero(wrong)[0]), keys)
                 no_key += int(empty.sum())
                 no_node += int((missing & ~empty).sum())
                 first += len(sources)
@@ -122,6 +131,10 @@ class EdgesOfType:
         A reverse edge has the values of its edge: one without its time would show the future.
         """
         filled = self._filled()
+        timed = filled[0].table.time
+        arrays = []
+        if timed is not None:
+            arrays.append(NodeArray("edge", TIME, self._column(timed, keys), self.key))
         shared = [
             name
             for name in filled[0].table.others
@@ -133,7 +146,7 @@ class EdgesOfType:
             for name in shared
             if all(ends.table.table.dtype(name) is not None for ends in filled)
         ]
-        arrays = [NodeArray("edge", name, self._column(name, keys), self.key) for name in numbers]
+        arrays += [NodeArray("edge", name, self._column(name, keys), self.key) for name in numbers]
         return arrays, sorted(named - set(numbers))
 
     def _filled(self) -> list[Ends]:
@@ -142,9 +155,12 @@ class EdgesOfType:
 
     def _column(self, name: str, keys: Keys) -> RowSource:
         filled = self._filled()
-        types = {common_type(ends.table.table, [name]) for ends in filled}
-        dtype = np.result_type(*types)
-        times = {is_time(ends.table.table, name) for ends in filled}
+        is_chosen = name == filled[0].table.time
+        times = {is_chosen or is_time(ends.table.table, name) for ends in filled}
+        if times == {True}:
+            dtype = np.dtype(np.int64)
+        else:
+            dtype = np.result_type(*{common_type(ends.table.table, [name]) for ends in filled})
         if len(times) > 1:
             paths = " and ".join(f"`{ends.table.spec.path}`" for ends in filled)
             raise InvalidError(f"{paths}: column `{name}` holds times in one of them only")
@@ -152,13 +168,15 @@ class EdgesOfType:
         def chunks() -> Iterator[NDArray]:
             for ends in filled:
                 first = 0
-                for rows in ends.table.table.numbers([name], dtype, "nan"):
-                    kept = ends.kept(keys, slice(first, first + len(rows)))
-                    values = np.ascontiguousarray(rows[:, 0])
-                    if True in times:
-                        values = in_microseconds(ends.table.table, name, values, first)
-                    first += len(rows)
-                    yield values if kept is None else values[kept]
+                table = ends.table.table
+                if True in times:
+                    batches = time_values(table, name)
+                else:
+                    batches = (rows[:, 0] for rows in table.numbers([name], dtype, "nan"))
+                for values in batches:
+                    kept = ends.kept(keys, slice(first, first + len(values)))
+                    first += len(values)
+                    yield np.ascontiguousarray(values if kept is None else values[kept])
 
         files = tuple(state for ends in self.ends for state in ends.table.files)
         return RowSource(
@@ -177,12 +195,12 @@ def edges_of_types(
     ends: dict[EdgeType, list[Ends]] = {}
     for one in tables:
         numbers: list[int | None] = []
-        for column, node_type in ((one.source, one.edge_type[0]), (one.target, one.edge_type[2])):
-            if nodes[node_type].key is None:
+        for columns, node_type in ((one.source, one.edge_type[0]), (one.target, one.edge_type[2])):
+            if not columns or not nodes[node_type].key:
                 numbers.append(None)
                 continue
             numbers.append(len(uses))
-            uses.append(column_of(node_type, one.table, column, may_be_empty=True))
+            uses.append(column_of(node_type, one.table, columns, may_be_empty=True))
         ends.setdefault(one.edge_type, []).append(Ends(one, (numbers[0], numbers[1])))
     found = [EdgesOfType(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
     if add_reverse:
@@ -198,27 +216,35 @@ def edges_of_types(
     return sorted(found, key=lambda one: one.key), uses
 
 
+def _count_missing(rows: NDArray[np.int64]) -> int:
+    """How many keys no node has."""
+    return int(np.count_nonzero(rows == NO_NODE))
+
+
 def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
     """What is wrong with a row whose key no node has."""
     table = ends.table
-    for column, node_type, end in (
+    for columns, node_type, end in (
         (table.source, table.edge_type[0], 0),
         (table.target, table.edge_type[2], 1),
     ):
         use = ends.uses[end]
         if use is None or keys.rows(use)[row] >= 0:
             continue
-        where = f"`{table.spec}`: column `{column}`: row {row}"
+        where = f"`{table.spec}`: {shown(columns)}: row {row}"
         if keys.rows(use)[row] == EMPTY:
             return InvalidError(
                 f"{where} is empty, expected a key of type `{node_type}`\n"
                 "hint: `--dangling drop` leaves such edges out and counts them"
             )
         first = 0
-        for (texts,) in table.table.texts([column], ""):
+        for texts in column_of(node_type, table.table, columns, may_be_empty=True).texts():
             if row < first + len(texts):
+                key = readable(str(texts[row - first]))
+                others = sum(_count_missing(part) for _, part in blocks(keys.rows(use), _ROWS)) - 1
+                more = f", and {others:,} more rows have such keys" if others else ""
                 return InvalidError(
-                    f"{where}: no node of type `{node_type}` has the key `{texts[row - first]}`\n"
+                    f"{where}: no node of type `{node_type}` has the key `{key}`{more}\n"
                     "hint: `--dangling drop` leaves such edges out and counts them"
                 )
             first += len(texts)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.sources.columns import NodeColumns, id_column
@@ -22,7 +19,7 @@ from outercore.sources.rows import (
 from outercore.sources.sparse_rows import is_sparse, sparse_rows
 from outercore.sources.table import FileSpec, ParquetTable, Table, require_column
 from outercore.sources.typed.tables import NodeTable
-from outercore.sources.typed.times import in_microseconds, is_time
+from outercore.sources.typed.times import TIME, is_time, time_values
 
 
 def open_features(
@@ -49,7 +46,8 @@ def open_features(
         if node_type in given:
             arrays.append(_of_file(node_type, given[node_type], one, reading))
             continue
-        found, note = _of_table(one, besides.get(node_type), reading)
+        besides_of = {besides[node_type]} if node_type in besides else set()
+        found, note = arrays_of_table(one, besides_of, reading)
         arrays += found
         notes += note
     return arrays, notes
@@ -65,7 +63,7 @@ def _of_file(node_type: str, file: str, nodes: NodeTable, reading: Reading) -> N
         columns = NodeColumns(None, list(spec.columns))
         rows = table_rows(spec, nodes.table, columns, reading)
         return NodeArray("features", "x", rows, node_type)
-    if nodes.key is not None and not is_array(spec):
+    if nodes.key and not is_array(spec):
         table = open_node_table(spec, reading)
         if (key := id_column(table)) is not None and key not in spec.columns:
             raise InvalidError(
@@ -76,9 +74,19 @@ def _of_file(node_type: str, file: str, nodes: NodeTable, reading: Reading) -> N
     return NodeArray("features", "x", open_rows(spec, reading), node_type)
 
 
-def _of_table(
-    nodes: NodeTable, besides: str | None, reading: Reading
+def arrays_of_table(
+    nodes: NodeTable,
+    besides: set[str],
+    reading: Reading,
+    *,
+    chosen: list[str] | None = None,
+    time: str | None = None,
 ) -> tuple[list[NodeArray], list[str]]:
+    """Features and arrays of a type from its own table, and how they were chosen.
+
+    Columns in `besides` are used otherwise. With `chosen` these and no others are features. `time`
+    is the column that becomes the array `time`.
+    """
     if nodes.spec is None:
         return [], []
     if nodes.table is None:
@@ -86,34 +94,58 @@ def _of_table(
         rows = sparse_rows(nodes.spec.path) if sparse else open_rows(nodes.spec, reading)
         return [NodeArray("features", "x", rows, nodes.node_type)], []
     table = nodes.table
-    names = [name for name in table.names if name not in (nodes.key, besides)]
+    names = [name for name in table.names if name not in {*nodes.key, *besides, time}]
     times = [name for name in names if is_time(table, name)]
     names = [name for name in names if name not in times]
     lists = [name for name in names if isinstance(table, ParquetTable) and is_list(table, name)]
     numbers = [name for name in names if name not in lists and table.dtype(name) is not None]
     features = lists if len(lists) == 1 else numbers
     arrays = (numbers if len(lists) == 1 else []) + (lists if len(lists) > 1 else [])
+    if chosen is not None:
+        features, arrays = chosen, []
     left_out = [name for name in names if name not in features + arrays]
-    found = [NodeArray("array", name, _times(table, name), nodes.node_type) for name in times]
+    named = [(name, name) for name in times if name != TIME or time is None]
+    named += [(TIME, time)] if time is not None else []
+    found = [NodeArray("array", name, _times(table, at), nodes.node_type) for name, at in named]
     found += [
         NodeArray("array", name, _rows(nodes.spec, table, [name], reading), nodes.node_type)
         for name in arrays
     ]
     if features:
+        _require_values(nodes.node_type, table, [*features, *arrays], reading)
         rows = _rows(nodes.spec, table, features, reading)
         found.insert(0, NodeArray("features", "x", rows, nodes.node_type))
-    return found, _notes(nodes, features, left_out)
+    return found, _notes(nodes, features, left_out, is_chosen=chosen is not None)
 
 
-def _notes(nodes: NodeTable, features: list[str], left_out: list[str]) -> list[str]:
+def _require_values(node_type: str, table: Table, names: list[str], reading: Reading) -> None:
+    """Errors: `InvalidError` that lists the columns in which rows have no value, unless these are
+    filled or kept."""
+    if reading.fill is not None or reading.keeps_gaps:
+        return
+    gaps = {name: count for name in names if (count := table.missing(name))}
+    if not gaps:
+        return
+    shown = ", ".join(f"`{name}` ({count:,})" for name, count in list(gaps.items())[:6])
+    more = f" and {len(gaps) - 6} more columns" if len(gaps) > 6 else ""
+    raise InvalidError(
+        f"features of `{node_type}`: `{table.path}` has rows without a value: {shown}{more}\n"
+        "hint: give them one: `--fill 0`; or keep them: `--fill nan`; or choose other columns"
+    )
+
+
+def _notes(
+    nodes: NodeTable, features: list[str], left_out: list[str], *, is_chosen: bool
+) -> list[str]:
     notes = []
     if features:
         shown = ", ".join(f"`{name}`" for name in features[:6])
         more = f" and {len(features) - 6} more" if len(features) > 6 else ""
         notes.append(f"features of `{nodes.node_type}`: {shown}{more}")
-    if left_out:
+    if left_out and not is_chosen:
         shown = ", ".join(f"`{name}`" for name in left_out[:6])
-        notes.append(f"columns of `{nodes.node_type}` without numbers are left out: {shown}")
+        more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
+        notes.append(f"columns of `{nodes.node_type}` without numbers are left out: {shown}{more}")
     return notes
 
 
@@ -124,10 +156,10 @@ def _rows(spec: FileSpec, table: Table, names: list[str], reading: Reading):  # 
 def _times(table: Table, name: str) -> RowSource:
     """A column of times."""
 
-    def chunks() -> Iterator[NDArray[np.int64]]:
-        first = 0
-        for rows in table.numbers([name], np.dtype(np.int64), "nan"):
-            yield in_microseconds(table, name, np.ascontiguousarray(rows[:, 0]), first)
-            first += len(rows)
-
-    return RowSource(f"{table.path}:{name}", np.dtype(np.int64), None, table.rows, chunks)
+    return RowSource(
+        f"{table.path}:{name}",
+        np.dtype(np.int64),
+        None,
+        table.rows,
+        lambda: time_values(table, name),
+    )

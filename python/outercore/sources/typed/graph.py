@@ -11,17 +11,23 @@ from outercore._native import Progress
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.sources.graph import ImportOptions, NodeArray, feed_array
-from outercore.sources.rows import Reading, count_rows
+from outercore.sources.rows import Reading, RowSource, count_rows
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
 from outercore.sources.typed.edges import Dangling, EdgesOfType, edges_of_types
 from outercore.sources.typed.features import open_features
 from outercore.sources.typed.importer import refuse_options, typed_importer
 from outercore.sources.typed.keys import Column, Keys, column_of
-from outercore.sources.typed.labels import SHARES, label_column, open_labels, random_splits
+from outercore.sources.typed.labels import (
+    SHARES,
+    label_column,
+    open_labels,
+    random_splits,
+    splits_by_time,
+)
 from outercore.sources.typed.splits import Splits
-from outercore.sources.typed.tables import NodeTable, open_edge_types, open_node_types
-from outercore.sources.typed.times import require_one_clock
+from outercore.sources.typed.tables import EdgeTable, NodeTable, open_edge_types, open_node_types
+from outercore.sources.typed.times import TIME, require_one_clock
 from outercore.sources.unchanged import FileState, require_unchanged
 
 
@@ -43,6 +49,12 @@ class TypedInputs:
     dangling: Dangling = "refuse"
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
+    """What stands for missing features; with `ImportOptions.allow_nan` they may stay missing."""
+
+    def reading(self, options: ImportOptions) -> Reading:
+        """How the files are read."""
+        memory = parse_size(options.memory) // 4
+        return Reading(self.text, self.fill, options.allow_nan, memory)
 
 
 @dataclass(frozen=True)
@@ -89,7 +101,7 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
 
     Errors: `NotFoundError` and `InvalidError` name the file or the type; nothing is written.
     """
-    reading = Reading(inputs.text, inputs.fill, memory=parse_size(options.memory) // 4)
+    reading = inputs.reading(options)
     nodes = open_node_types(inputs.nodes, reading)
     tables = open_edge_types(inputs.edges, nodes, reading)
     require_one_clock(
@@ -98,19 +110,50 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
             *((one.table, name) for one in tables for name in one.others),
         ]
     )
+    besides = {}
+    if inputs.label is not None and "=" not in inputs.label:
+        besides = dict([label_column(inputs.label, nodes)])
+    found = open_features(inputs.features, nodes, besides, reading)
+    return typed_source(inputs, options, nodes, tables, found, [*inputs.nodes, *inputs.edges])
+
+
+def typed_source(
+    inputs: TypedInputs,
+    options: ImportOptions,
+    nodes: dict[str, NodeTable],
+    tables: list[EdgeTable],
+    features: tuple[list[NodeArray], list[str]],
+    named: list[str],
+    *,
+    is_timed: bool = False,
+    description: str = "",
+) -> TypedSource:
+    """The source of opened tables, with the labels and splits of `inputs`.
+
+    `features` are the arrays of nodes and how they were chosen, `named` what the user named.
+    With `is_timed` nodes with an array `time` are divided by it. `description` is what else makes
+    another import.
+
+    Errors: as `open_typed`.
+    """
+    reading = inputs.reading(options)
     edges, uses = edges_of_types(tables, nodes, add_reverse=inputs.add_reverse)
-    besides, labels = {}, list[NodeArray]()
+    labels = []
     if inputs.label is not None:
-        if "=" not in inputs.label:
-            besides = dict([label_column(inputs.label, nodes)])
         labels = open_labels(inputs.label, nodes, reading, options.task)
-    arrays, notes = open_features(inputs.features, nodes, besides, reading)
-    splits, more = _splits(inputs, labels, nodes, reading)
+    arrays, notes = features
+    times = {
+        array.of_type: array.rows
+        for array in arrays
+        if is_timed and (array.role, array.name) == ("array", TIME)
+    }
+    splits, more = _splits(inputs, labels, nodes, reading, times, options.task)
     identity = json.dumps(
         [
             [one.identity for one in nodes.values()],
             [one.identity for one in tables],
-            [inputs.add_reverse, inputs.dangling, inputs.text.native(), inputs.fill],
+            [inputs.add_reverse, inputs.dangling, inputs.text.native(), inputs.fill, inputs.label],
+            description,
         ]
     )
     by_rows = splits.arrays if isinstance(splits, Splits) else splits
@@ -122,19 +165,24 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
         [
             column_of(one.node_type, one.table, one.key)
             for one in nodes.values()
-            if one.table is not None and one.key is not None
+            if one.table is not None and one.key
         ],
         uses,
         splits if isinstance(splits, Splits) else None,
         arrays,
         identity,
         list(dict.fromkeys([*from_files, *notes, *more])),
-        [*inputs.nodes, *inputs.edges],
+        named,
     )
 
 
 def _splits(
-    inputs: TypedInputs, labels: list[NodeArray], nodes: dict[str, NodeTable], reading: Reading
+    inputs: TypedInputs,
+    labels: list[NodeArray],
+    nodes: dict[str, NodeTable],
+    reading: Reading,
+    times: dict[str | None, RowSource],
+    task: str | None,
 ) -> tuple[Splits | list[NodeArray], list[str]]:
     """The splits, and how nodes are divided where none are given."""
     choice = inputs.splits
@@ -142,7 +190,13 @@ def _splits(
         if not labels:
             return [], []
         shares = ", ".join(f"{share:.0%} {name}" for name, share in SHARES)
-        return random_splits(labels[0]), [f"no `--split`: labelled nodes at random, {shares}"]
+        own_times = times.get(labels[0].of_type)
+        if own_times is not None:
+            by_time = splits_by_time(labels[0], own_times, task)
+            if by_time is not None:
+                return by_time, [f"no `--split`: labelled nodes by their times, {shares}"]
+        at_random = f"no `--split`: labelled nodes at random, {shares}"
+        return random_splits(labels[0], task), [at_random]
     if not labels:
         raise InvalidError("--split: expected `--label` with it, which says whose nodes they are")
     node_type = labels[0].of_type

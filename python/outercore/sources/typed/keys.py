@@ -25,7 +25,8 @@ from outercore.mapped import blocks, mapped
 from outercore.sources.table import Table
 from outercore.sources.triples import names_of
 
-_SEPARATOR = "\x1f"
+_SEPARATOR, _WITHIN = "\x1f", "\x1e"
+"""What stands between a node type and its keys, and between the columns of one key."""
 _ROWS = 1 << 20
 NO_NODE, EMPTY = -1, -2
 """What stands for a key that no node has, and for a row without a key."""
@@ -44,15 +45,38 @@ class Column:
     """Whether a row may have no key: an empty field, or a null."""
 
 
-def column_of(node_type: str, table: Table, column: str, *, may_be_empty: bool = False) -> Column:
-    """A column of a table that holds keys of `node_type`."""
+def column_of(
+    node_type: str, table: Table, columns: tuple[str, ...], *, may_be_empty: bool = False
+) -> Column:
+    """The column, or several, of a table that hold keys of `node_type`."""
     empty = "" if may_be_empty else None
 
     def texts() -> Iterator[Any]:
-        for (keys,) in table.texts([column], empty):
-            yield keys
+        for parts in table.texts(list(columns), empty):
+            yield parts[0] if len(parts) == 1 else _joined(parts)
 
-    return Column(node_type, f"`{table.path}`: column `{column}`", texts, may_be_empty)
+    return Column(node_type, f"`{table.path}`: {shown(columns)}", texts, may_be_empty)
+
+
+def shown(columns: tuple[str, ...]) -> str:
+    """What messages call the columns of a key."""
+    word = "column" if len(columns) == 1 else "columns"
+    return f"{word} {', '.join(f'`{name}`' for name in columns)}"
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Keys of several columns as one text; empty where one of them is."""
+    separator = pa.scalar(_WITHIN, pa.large_string())
+    whole = pc.binary_join_element_wise(*parts, separator)
+    empty = pc.equal(pc.binary_length(parts[0]), 0)
+    for part in parts[1:]:
+        empty = pc.or_(empty, pc.equal(pc.binary_length(part), 0))
+    return pc.if_else(empty, pa.scalar("", pa.large_string()), whole)
+
+
+def readable(key: str) -> str:
+    """A key as messages show it."""
+    return key.replace(_WITHIN, ", ")
 
 
 class Keys:
@@ -154,8 +178,8 @@ class Keys:
                 rows = sorted([start + int(twice[0]), int(row_of[block[twice[0]]])])
                 key = names.entity_names([int(block[twice[0]])])[0].partition(_SEPARATOR)[2]
                 raise InvalidError(
-                    f"{column.name}: key `{key}` stands in rows {rows[0]} and {rows[1]}, expected "
-                    "once\nhint: each row is a node; leave the second one out"
+                    f"{column.name}: key `{readable(key)}` stands in rows {rows[0]} and {rows[1]}, "
+                    "expected once\nhint: each row is a node; leave the second one out"
                 )
 
     def _scratch(self, name: str, count: int) -> NDArray[np.int64]:

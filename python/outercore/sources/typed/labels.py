@@ -128,15 +128,9 @@ def _distinct(texts: pa.Array) -> list[str]:
     return [name for name in pc.unique(texts).to_pylist() if name is not None]
 
 
-def random_splits(labels: NodeArray) -> list[NodeArray]:
+def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
     """Labelled nodes, divided at random: the same for the same labels."""
-    labelled, first = [], 0
-    for chunk in labels.rows.chunks():
-        known = ~np.isnan(chunk) if chunk.dtype.kind == "f" else chunk >= 0
-        known = known.any(axis=1) if known.ndim > 1 else known
-        labelled.append(first + np.flatnonzero(known))
-        first += len(chunk)
-    nodes = np.concatenate(labelled) if labelled else np.empty(0, np.int64)
+    nodes = _labelled(labels, task)
     shuffled = np.random.default_rng(0).permutation(nodes)
     splits, start = [], 0
     for place, (name, share) in enumerate(SHARES):
@@ -146,6 +140,45 @@ def random_splits(labels: NodeArray) -> list[NodeArray]:
         splits.append(NodeArray("split", name, _in_memory(f"split `{name}`", own)))
         start = end
     return splits
+
+
+def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> list[NodeArray] | None:
+    """Labelled nodes, divided by their times: the oldest are learnt from, the newest are tested.
+
+    Nodes of one time stay together. `None` where that leaves a split without nodes.
+    """
+    nodes = _labelled(labels, task)
+    of_nodes = np.concatenate([np.empty(0, np.int64), *times.chunks()])[nodes]
+    ordered = np.sort(of_nodes)
+    splits, start, share = [], 0, 0.0
+    for name, own_share in SHARES:
+        share += own_share
+        place = round(share * len(ordered))
+        end = len(ordered)
+        if place < len(ordered):
+            end = int(np.searchsorted(ordered, ordered[place]))
+        if end <= start:
+            return None
+        is_own = of_nodes >= ordered[start]
+        if end < len(ordered):
+            is_own &= of_nodes < ordered[end]
+        splits.append(NodeArray("split", name, _in_memory(f"split `{name}`", nodes[is_own])))
+        start = end
+    return splits
+
+
+def _labelled(labels: NodeArray, task: str | None) -> NDArray[np.int64]:
+    """The nodes with a label, in ascending order. Among numbers to learn any number is one."""
+    labelled, first = [np.empty(0, np.int64)], 0
+    for chunk in labels.rows.chunks():
+        if chunk.dtype.kind == "f":
+            known = ~np.isnan(chunk)
+        else:
+            known = np.ones(chunk.shape, np.bool_) if task == "regression" else chunk >= 0
+        known = known.any(axis=1) if known.ndim > 1 else known
+        labelled.append(first + np.flatnonzero(known))
+        first += len(chunk)
+    return np.concatenate(labelled)
 
 
 def _in_memory(name: str, values: NDArray) -> RowSource:

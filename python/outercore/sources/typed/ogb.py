@@ -87,8 +87,7 @@ def _nodes(raw: Path) -> dict[str, NodeTable]:
     if len(counts) != len(rows[0]):
         raise InvalidError(f"`{path}`: a node type is there twice")
     return {
-        name: NodeTable(name, None, None, None, int(count))
-        for name, count in sorted(counts.items())
+        name: NodeTable(name, None, None, (), int(count)) for name, count in sorted(counts.items())
     }
 
 
@@ -120,7 +119,8 @@ def _edges(raw: Path, edge_type: EdgeType, nodes: dict[str, NodeTable]) -> EdgeT
     if len(table.names) != 2:
         raise InvalidError(f"`{path}`: {len(table.names)} columns, expected source and target")
     source, target = table.names
-    return EdgeTable(edge_type, FileSpec(path, ()), table, source, target, (), states(path))
+    ends = (source,), (target,)
+    return EdgeTable(edge_type, FileSpec(path, ()), table, *ends, (), states(path))
 
 
 def _of_nodes(raw: Path, node_type: str, reading: Reading) -> list[NodeArray]:

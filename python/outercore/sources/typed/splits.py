@@ -16,8 +16,8 @@ from outercore.sources.graph import NodeArray
 from outercore.sources.inputs import require_once
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits
-from outercore.sources.table import FileSpec
-from outercore.sources.typed.keys import Column, Keys, column_of
+from outercore.sources.table import FileSpec, Table
+from outercore.sources.typed.keys import Column, Keys, column_of, readable
 from outercore.sources.typed.tables import NodeTable
 from outercore.split_names import normal_split
 
@@ -36,7 +36,7 @@ class Splits:
         self.columns: list[Column] = []
         """The keys of the others, in the order of `names`."""
         self._names: list[str] = []
-        by_key = nodes.key is not None
+        by_key = bool(nodes.key)
         reading = replace(reading, nodes=nodes.count, fill=None)
         if choice.archive is not None:
             for name, rows in open_splits(choice.archive, reading):
@@ -50,16 +50,9 @@ class Splits:
                 self._add(name, rows, nodes.node_type, by_key=rows.dtype.kind != "b")
             else:
                 table = open_node_table(spec, reading)
-                column = spec.columns[0] if spec.columns else id_column(table)
-                if column is None and len(table.names) == 1:
-                    column = table.names[0]
-                if column is None:
-                    raise InvalidError(
-                        f"--split {name}: `{spec.path}`: no column of keys\n"
-                        "hint: name it: `--split NAME=FILE:COLUMN`"
-                    )
                 self._names.append(name)
-                self.columns.append(column_of(nodes.node_type, table, column))
+                columns = _key_columns(name, spec, table, len(nodes.key))
+                self.columns.append(column_of(nodes.node_type, table, columns))
         require_once("--split", [*(array.name for array in self.arrays), *self._names])
 
     def _add(self, name: str, rows: RowSource, node_type: str, *, by_key: bool) -> None:
@@ -89,12 +82,32 @@ class Splits:
         return found
 
 
+def _key_columns(name: str, spec: FileSpec, table: Table, count: int) -> tuple[str, ...]:
+    """The columns that hold keys of `count` columns.
+
+    Errors: `InvalidError` where nothing tells, or another number of columns is chosen.
+    """
+    if len(spec.columns) == count:
+        return spec.columns
+    if not spec.columns and count == 1:
+        column = table.names[0] if len(table.names) == 1 else id_column(table)
+        if column is not None:
+            return (column,)
+    if not spec.columns and len(table.names) == count:
+        return tuple(table.names)
+    found = f"{len(spec.columns)} chosen" if spec.columns else "none that is called so"
+    raise InvalidError(
+        f"--split {name}: `{spec.path}`: keys have {count} column{'s' * (count > 1)}, found "
+        f"{found}\nhint: name all: `--split NAME=FILE:{','.join(['COLUMN'] * count)}`"
+    )
+
+
 def _key_at(column: Column, row: int) -> str:
     """The key in a row of a column."""
     first = 0
     for texts in column.texts():
         if row < first + len(texts):
-            return str(texts[row - first])
+            return readable(str(texts[row - first]))
         first += len(texts)
     raise InvalidError(f"{column.name}: no row {row}")
 

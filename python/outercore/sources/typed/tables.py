@@ -40,8 +40,8 @@ class NodeTable:
     """The file; `None` where only the number of nodes is given."""
     table: Table | None
     """The table in it; `None` for an array of features."""
-    key: str | None
-    """The column by which edges name a node; `None`: they give the number of its row."""
+    key: tuple[str, ...]
+    """The columns by which edges name a node; none: they give the number of its row."""
     count: int | None
     """The number of nodes, where it is known without reading."""
     files: tuple[FileState, ...] = ()
@@ -59,11 +59,16 @@ class EdgeTable:
     edge_type: EdgeType
     spec: FileSpec
     table: Table
-    source: str
-    target: str
+    source: tuple[str, ...]
+    """The columns that name the source; none: row i comes from node i."""
+    target: tuple[str, ...]
     others: tuple[str, ...]
     """Columns besides the ends."""
     files: tuple[FileState, ...]
+    time: str | None = None
+    """The column that becomes the array `time`, whatever its name."""
+    is_optional: bool = False
+    """Whether a row without a key is no edge, and nothing is wrong with it."""
 
     @property
     def key(self) -> str:
@@ -73,7 +78,8 @@ class EdgeTable:
     @property
     def identity(self) -> str:
         """What tells that another table is another input."""
-        return " ".join([self.key, str(self.spec), *map(str, self.files)])
+        columns = [*self.source, "", *self.target, "", *self.others, "", str(self.time)]
+        return " ".join([self.key, str(self.spec), *columns, *map(str, self.files)])
 
 
 def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeTable]:
@@ -98,18 +104,18 @@ def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeT
 
 def _node_table(node_type: str, value: str, reading: Reading) -> NodeTable:
     if value.isdecimal():
-        return NodeTable(node_type, None, None, None, int(value))
+        return NodeTable(node_type, None, None, (), int(value))
     spec = FileSpec.parse(value)
     files = states(spec.path)
     if suffix_of(spec.path) in _ARRAYS:
-        return NodeTable(node_type, spec, None, None, None, files)
+        return NodeTable(node_type, spec, None, (), None, files)
     if len(spec.columns) > 1:
         raise InvalidError(
             f"--nodes {node_type}: expected one column of keys, found {', '.join(spec.columns)}"
         )
     table = open_node_table(spec, reading, may_be_empty=True)
     key = spec.columns[0] if spec.columns else id_column(table)
-    return NodeTable(node_type, spec, table, key, table.rows, files)
+    return NodeTable(node_type, spec, table, (key,) if key else (), table.rows, files)
 
 
 def open_edge_types(
@@ -153,7 +159,8 @@ def _edge_table(
     table = ParquetTable(spec.path) if is_table else _text_edges(spec, ends, reading.text)
     columns = edge_columns(spec, table)
     others = tuple(columns.others)
-    return EdgeTable(edge_type, spec, table, columns.source, columns.target, others, files)
+    ends_of = (columns.source,), (columns.target,)
+    return EdgeTable(edge_type, spec, table, *ends_of, others, files)
 
 
 def _text_edges(
@@ -194,11 +201,11 @@ def _text_edges(
 
 def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:
     """Whether a node has each of these keys."""
-    if nodes.table is None or nodes.key is None:
+    if nodes.table is None or not nodes.key:
         return [False] * len(wanted)
     found = pa.array([False] * len(wanted))
     keys = pa.array([key.as_py() for key in wanted], pa.large_string())
-    for (texts,) in nodes.table.texts([nodes.key], ""):
+    for (texts,) in nodes.table.texts(list(nodes.key), ""):
         found = pc.or_(found, pc.is_in(keys, value_set=texts))
     return found.to_pylist()
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.sources.table import Table
+
+TIME = "time"
+"""The array of times of nodes and edges, where the user says which column has them."""
+
+Clock = Literal["zone", "no zone", "days", "numbers"]
+"""What times count from: 1970 in UTC, 1970 somewhere, the day alone, or only the user knows."""
 
 _KIND = re.compile(r"(timestamp|date32|date64)\[(s|ms|us|ns|day)(?:, tz=(.+))?\]")
 _MICROSECONDS = {
@@ -20,14 +29,98 @@ _MICROSECONDS = {
     "ns": Fraction(1, 1000),
     "day": Fraction(86_400 * 10**6),
 }
+_ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
+_LAYOUTS = "`2013-01-31`, `2013-01-31 17:05:00` or `2013-01-31T17:05:00Z`"
 
 
 def is_time(table: Table, name: str) -> bool:
-    """Whether a column holds points in time."""
+    """Whether a column holds points in time by its type."""
     return _KIND.fullmatch(table.kind(name)) is not None
 
 
-def in_microseconds(
+def clock_of(table: Table, name: str) -> Clock:
+    """What the times of a column count from; of a text its first value tells.
+
+    Errors: `InvalidError` for a column that holds no times.
+    """
+    found = _KIND.fullmatch(table.kind(name))
+    if found is not None:
+        if found[1] != "timestamp":
+            return "days"
+        return "no zone" if found[3] is None else "zone"
+    if table.kind(name) != "text":
+        dtype = table.dtype(name)
+        if dtype is not None and dtype.kind in "iu":
+            return "numbers"
+        raise InvalidError(
+            f"`{table.path}`: column `{name}`: expected times, found {table.kind(name)}\n"
+            f"hint: write whole numbers, or dates such as {_LAYOUTS}"
+        )
+    for (texts,) in table.texts([name], ""):
+        given = pc.filter(texts, pc.not_equal(texts, ""))
+        if len(given):
+            text = given[0].as_py()
+            if ":" not in text and "T" not in text:
+                return "days"
+            return "zone" if _has_zone(text) else "no zone"
+    return "days"
+
+
+def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
+    """[rows] the times of a column: whole numbers as they are, all else in microseconds since 1970.
+
+    Errors: `InvalidError` with the row of a missing time, of one that is no time, and of one
+    between two microseconds or beyond int64.
+    """
+    first = 0
+    if is_time(table, name) or table.kind(name) != "text":
+        for rows in table.numbers([name], np.dtype(np.int64), "nan"):
+            values = np.ascontiguousarray(rows[:, 0])
+            yield _in_microseconds(table, name, values, first) if is_time(table, name) else values
+            first += len(rows)
+        return
+    has_zone = clock_of(table, name) == "zone"
+    for (texts,) in table.texts([name], ""):
+        yield _parsed(table, name, texts, first, has_zone=has_zone)
+        first += len(texts)
+
+
+def _has_zone(text: str) -> bool:
+    _, _, clock = text.replace("T", " ").partition(" ")
+    return _ZONE.search(clock) is not None
+
+
+def _parsed(
+    table: Table, name: str, texts: pa.Array, first: int, *, has_zone: bool
+) -> NDArray[np.int64]:
+    kind = pa.timestamp("us", "UTC" if has_zone else None)
+    try:
+        return texts.cast(kind).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        row = next(at for at, text in enumerate(texts) if not _is(text, kind))
+    text = texts[row].as_py()
+    where = f"`{table.path}`: column `{name}`: row {first + row}"
+    if text == "":
+        raise InvalidError(f"{where} has no value, expected a time\nhint: fill it, or leave it out")
+    # One that has a zone where the first one has none, or the other way round.
+    if _is(texts[row], pa.timestamp("us", None if has_zone else "UTC")):
+        has, others = ("no time zone", "one") if has_zone else ("a time zone", "none")
+        raise InvalidError(
+            f"{where}: time `{text}` has {has}, the rows before have {others}\n"
+            "hint: write all times with a time zone, or all without one"
+        )
+    raise InvalidError(f"{where}: `{text}` is no time\nhint: write {_LAYOUTS}")
+
+
+def _is(text: pa.Scalar, kind: pa.DataType) -> bool:
+    try:
+        text.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _in_microseconds(
     table: Table, name: str, values: NDArray[np.int64], first: int
 ) -> NDArray[np.int64]:
     """Times of a column in microseconds since 1970, whatever unit the file has.
@@ -54,19 +147,31 @@ def in_microseconds(
     return scaled
 
 
-def require_one_clock(columns: Iterable[tuple[Table, str]]) -> None:
-    """Errors: `InvalidError` where some times have a time zone and others have none.
+def require_one_clock(
+    columns: Iterable[tuple[Table, str]], chosen: Iterable[tuple[Table, str]] = ()
+) -> None:
+    """Errors: `InvalidError` where some times have a time zone and others have none, and where the
+    columns that the user chose as times are dates in one table and whole numbers in another.
 
     Times with a zone count from 1970 in UTC; without one nobody knows.
     """
-    seen: dict[bool, str] = {}
+    seen: dict[Clock, str] = {}
+    picked: dict[Clock, str] = {}
     for table, name in columns:
-        found = _KIND.fullmatch(table.kind(name))
-        if found is None or found[1] != "timestamp":
-            continue
-        seen.setdefault(found[3] is not None, f"`{table.path}`: column `{name}`")
-    if len(seen) == 2:
+        if is_time(table, name):
+            seen.setdefault(clock_of(table, name), f"`{table.path}`: column `{name}`")
+    for table, name in chosen:
+        clock, where = clock_of(table, name), f"`{table.path}`: column `{name}`"
+        seen.setdefault(clock, where)
+        picked.setdefault(clock, where)
+    if "zone" in seen and "no zone" in seen:
         raise InvalidError(
-            f"{seen[True]} has a time zone, {seen[False]} has none\n"
+            f"{seen['zone']} has a time zone, {seen['no zone']} has none\n"
             "hint: store all times with a time zone, or all without one"
+        )
+    if "numbers" in picked and len(picked) > 1:
+        dates = next(where for clock, where in picked.items() if clock != "numbers")
+        raise InvalidError(
+            f"{picked['numbers']} holds whole numbers as times, {dates} holds dates\n"
+            "hint: store all times as dates, or all as whole numbers of one unit"
         )
