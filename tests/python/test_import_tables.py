@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
+from outercore.sources.typed.schema import read_schema
 from typed_files import edges_by_type, write_table
 
 Run = Any
@@ -387,3 +389,17 @@ def test_a_split_names_rows_by_all_columns_of_their_key(tmp_path: Path, outcome:
     code, _, told = outcome("import", "shop", *how, "--split", "test=test.csv:m", "--out", "other")
     assert code == 1
     assert "keys have 2 columns, found 1 chosen" in told
+
+
+def test_the_descriptions_in_the_guide_are_read(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/typed-graphs.md").read_text()
+    blocks = [text for text in re.findall(r"```yaml\n(.*?)```", guide, re.S) if "tables:" in text]
+    assert len(blocks) == 3
+    for number, text in enumerate(blocks):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name in re.findall(r"^  (\w+):", text, re.M):
+            (folder / f"{name}.csv").touch()
+        (folder / "purchases.parquet").touch()
+        (folder / "tables.yaml").write_text(text)
+        assert any(one.time for one in read_schema(folder).values())

@@ -57,7 +57,7 @@ _WAYS = {
     ".ods": _SHEET,
     ".json": _JSON,
     ".jsonl": _JSON,
-    ".yaml": _GRAPHBOLT,
+    ".yaml": ("a description of a data set", "import the folder that it is in"),
     ".gml": ("GML", _NETWORKX),
     ".graphml": ("GraphML", _NETWORKX),
     ".gexf": ("GEXF", _NETWORKX),
