@@ -25,10 +25,9 @@ from outercore.sources.named import hetero_directory
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
+from outercore.sources.typed.folders import Folder, folder_of
 from outercore.sources.typed.graph import TypedInputs, import_typed, write_typed
 from outercore.sources.typed.ogb import open_hetero_layout
-from outercore.sources.typed.relational import open_relational
-from outercore.sources.typed.schema import DESCRIPTION, is_relational
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
@@ -59,8 +58,8 @@ class _Options:
         typer.Argument(
             help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
             "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, the directory of a raw OGB data "
-            "set, a folder of tables with a `tables.yaml`, or a set of many graphs (TU directory, "
-            "text of GIN, molecules in `.npz`).",
+            "set, a folder of tables with a `tables.yaml` or of CSV files for Neo4j, or a set of "
+            "many graphs (TU directory, text of GIN, molecules in `.npz`).",
             show_default=False,
         ),
     ] = None
@@ -224,8 +223,8 @@ def import_(context: typer.Context, given: _Options) -> None:
         )
     elif given.triples:
         _import_facts(context, given)
-    elif len(given.edges) == 1 and is_relational(Path(given.edges[0])):
-        _import_relational(context, given, Path(given.edges[0]))
+    elif len(given.edges) == 1 and (found := folder_of(Path(given.edges[0]))) is not None:
+        _import_folder(context, given, found)
     elif len(given.edges) == 1 and (root := hetero_directory(given.edges[0])) is not None:
         _import_hetero(context, given, root)
     else:
@@ -298,18 +297,18 @@ def _import_hetero(context: typer.Context, given: _Options, root: Path) -> None:
     _show_types(given, found)
 
 
-def _import_relational(context: typer.Context, given: _Options, folder: Path) -> None:
-    """A folder of tables with their keys."""
+def _import_folder(context: typer.Context, given: _Options, found: Folder) -> None:
+    """A folder that describes a graph of several types."""
     known = {*_OF_FOLDERS, *_OF_ALL}
-    _refuse(context, lambda name: name not in known, f"does not go with a `{DESCRIPTION}`")
+    _refuse(context, lambda name: name not in known, f"does not go with {found.what}")
     inputs = _typed_inputs(given)
     how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
-    source = open_relational(folder, inputs, how)
+    source = found.open(inputs, how)
     with console.bars(quiet=given.json) as progress:
-        found = write_typed(
+        summary = write_typed(
             source, given.out, how, progress, console.note, dangling=inputs.dangling
         )
-    _show_types(given, found)
+    _show_types(given, summary)
 
 
 def _typed_inputs(given: _Options) -> TypedInputs:

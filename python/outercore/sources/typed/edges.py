@@ -42,6 +42,11 @@ class Ends:
     uses: tuple[int | None, int | None]
     """Number of the columns of keys of each end; `None` where the end is the number of a row, in a
     column or the edge's own."""
+    parts: tuple[range | None, range | None] = (None, None)
+    """The numbers that the nodes of each end have among those of all types that share their keys;
+    `None` where none does. Rows with other ends are edges of other types."""
+    is_counting: bool = True
+    """Whether keys that no node has are counted here, and not with another type of these rows."""
 
     def batches(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Sources and targets; below 0 for a key that no node has, and for an empty one."""
@@ -75,8 +80,17 @@ class Ends:
 
     def kept(self, keys: Keys, part: slice) -> NDArray[np.bool_] | None:
         """Which rows of a part have both ends; `None` for all."""
-        found = [self._rows(keys, end)[part] >= 0 for end in (0, 1) if self.uses[end] is not None]
+        found = [
+            self.of_type(end, self._rows(keys, end)[part])
+            for end in (0, 1)
+            if self.uses[end] is not None
+        ]
         return np.logical_and.reduce(found) if found else None
+
+    def of_type(self, end: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows of an end are nodes of its type."""
+        part = self.parts[end]
+        return rows >= 0 if part is None else (rows >= part.start) & (rows < part.stop)
 
     def _rows(self, keys: Keys, end: int) -> NDArray[np.int64]:
         use = self.uses[end]
@@ -110,18 +124,24 @@ class EdgesOfType:
             for sources, targets in ends.batches(keys):
                 missing = np.zeros(len(sources), np.bool_)
                 empty = np.zeros(len(sources), np.bool_)
+                kept = np.ones(len(sources), np.bool_)
                 # The core names the number of a row that is out of range.
-                for use, rows in zip(ends.uses, (sources, targets), strict=True):
-                    if use is not None:
+                for end, rows in enumerate((sources, targets)):
+                    if ends.uses[end] is None:
+                        continue
+                    kept &= ends.of_type(end, rows)
+                    if ends.is_counting:
                         missing |= rows < 0
                         empty |= rows == EMPTY
+                    if (part := ends.parts[end]) is not None:
+                        rows -= part.start
                 wrong = missing & ~empty if ends.table.is_optional else missing
                 if wrong.any() and dangling == "refuse":
                     raise _no_node(ends, first + int(np.flatnonzero(wrong)[0]), keys)
                 no_key += int(empty.sum())
                 no_node += int((missing & ~empty).sum())
                 first += len(sources)
-                both = sources[~missing], targets[~missing]
+                both = sources[kept], targets[kept]
                 importer.push_edges(*(both[::-1] if self.reverse else both))
         return Dropped(no_node, no_key)
 
@@ -202,6 +222,14 @@ def edges_of_types(
             numbers.append(len(uses))
             uses.append(column_of(node_type, one.table, columns, may_be_empty=True))
         ends.setdefault(one.edge_type, []).append(Ends(one, (numbers[0], numbers[1])))
+    return with_reverse(ends, add_reverse=add_reverse), uses
+
+
+def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list[EdgesOfType]:
+    """The edge types, with their reverse ones if these are wanted, in the order of their keys.
+
+    Errors: `InvalidError` for a reverse edge type that is given, too.
+    """
     found = [EdgesOfType(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
     if add_reverse:
         for source, relation, target in ends:
@@ -213,7 +241,7 @@ def edges_of_types(
                 )
             of = tuple(ends[source, relation, target])
             found.append(EdgesOfType(reverse, of, reverse=True))
-    return sorted(found, key=lambda one: one.key), uses
+    return sorted(found, key=lambda one: one.key)
 
 
 def _count_missing(rows: NDArray[np.int64]) -> int:

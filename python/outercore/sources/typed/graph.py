@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,8 @@ class TypedSource:
     notes: list[str]
     inputs: list[str]
     """What the user named, for the provenance."""
+    find_edges: Callable[[Keys], list[EdgesOfType]] | None = None
+    """Finds the edge types where only the keys tell them."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -163,7 +166,7 @@ def typed_source(
         nodes,
         edges,
         [
-            column_of(one.node_type, one.table, one.key)
+            column_of(one.node_type, one.table, one.key, space=one.space, first=one.first)
             for one in nodes.values()
             if one.table is not None and one.key
         ],
@@ -240,6 +243,8 @@ def write_typed(
     uses = [*source.edge_keys, *(source.splits.columns if source.splits else [])]
     with Keys(out, source.node_keys, uses, source.identity) as keys:
         keys.build(parse_size(options.memory), progress)
+        if source.find_edges is not None:
+            source = replace(source, edges=source.find_edges(keys))
         with typed_importer(
             out,
             options,

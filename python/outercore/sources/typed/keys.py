@@ -43,10 +43,25 @@ class Column:
     """The keys in batches, as Arrow's large strings."""
     may_be_empty: bool = False
     """Whether a row may have no key: an empty field, or a null."""
+    space: str | None = None
+    """What the keys are unique within, where several node types share it; else the node type."""
+    first: int = 0
+    """The number of the first row among all nodes of the space."""
+
+    @property
+    def prefix(self) -> str:
+        """What tells the same key of another space apart."""
+        return self.node_type if self.space is None else self.space
 
 
 def column_of(
-    node_type: str, table: Table, columns: tuple[str, ...], *, may_be_empty: bool = False
+    node_type: str,
+    table: Table,
+    columns: tuple[str, ...],
+    *,
+    may_be_empty: bool = False,
+    space: str | None = None,
+    first: int = 0,
 ) -> Column:
     """The column, or several, of a table that hold keys of `node_type`."""
     empty = "" if may_be_empty else None
@@ -55,7 +70,8 @@ def column_of(
         for parts in table.texts(list(columns), empty):
             yield parts[0] if len(parts) == 1 else _joined(parts)
 
-    return Column(node_type, f"`{table.path}`: {shown(columns)}", texts, may_be_empty)
+    name = f"`{table.path}`: {shown(columns)}"
+    return Column(node_type, name, texts, may_be_empty, space, first)
 
 
 def shown(columns: tuple[str, ...]) -> str:
@@ -171,12 +187,17 @@ class Keys:
         self, column: Column, ids: NDArray[np.int64], row_of: NDArray[np.int64], names: Any
     ) -> None:
         for start, block in blocks(ids, _ROWS):
-            own = np.arange(start, start + len(block))
+            own = np.arange(start, start + len(block)) + column.first
             row_of[block] = np.where(row_of[block] < 0, own, row_of[block])
             twice = np.flatnonzero(row_of[block] != own)
             if len(twice):
-                rows = sorted([start + int(twice[0]), int(row_of[block[twice[0]]])])
+                rows = sorted([start + int(twice[0]), int(row_of[block[twice[0]]]) - column.first])
                 key = names.entity_names([int(block[twice[0]])])[0].partition(_SEPARATOR)[2]
+                if rows[0] < 0:
+                    raise InvalidError(
+                        f"{column.name}: key `{readable(key)}` in row {rows[1]} is that of a "
+                        "node of another type\nhint: keys of one space name one node; leave one out"
+                    )
                 raise InvalidError(
                     f"{column.name}: key `{readable(key)}` stands in rows {rows[0]} and {rows[1]}, "
                     "expected once\nhint: each row is a node; leave the second one out"
@@ -196,7 +217,7 @@ def _named(column: Column, texts: Any, first: int) -> Names:
     empty = np.flatnonzero(np.asarray(pc.equal(pc.binary_length(texts), 0)))
     if len(empty) and not column.may_be_empty:
         raise InvalidError(f"{column.name}: row {first + int(empty[0])} is empty, expected a key")
-    prefix = pa.scalar(column.node_type + _SEPARATOR, pa.large_string())
+    prefix = pa.scalar(column.prefix + _SEPARATOR, pa.large_string())
     joined = pc.binary_join_element_wise(prefix, texts, pa.scalar("", pa.large_string()))
     return names_of(joined)
 
@@ -206,7 +227,7 @@ def _empty_name(column: Column, names: Any) -> int:
     if not column.may_be_empty:
         return -1
     try:
-        return int(names.entity_id(column.node_type + _SEPARATOR))
+        return int(names.entity_id(column.prefix + _SEPARATOR))
     except NotFoundError:
         return -1
 

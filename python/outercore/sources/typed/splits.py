@@ -36,6 +36,7 @@ class Splits:
         self.columns: list[Column] = []
         """The keys of the others, in the order of `names`."""
         self._names: list[str] = []
+        self._nodes = nodes
         by_key = bool(nodes.key)
         reading = replace(reading, nodes=nodes.count, fill=None)
         if choice.archive is not None:
@@ -52,7 +53,7 @@ class Splits:
                 table = open_node_table(spec, reading)
                 self._names.append(name)
                 columns = _key_columns(name, spec, table, len(nodes.key))
-                self.columns.append(column_of(nodes.node_type, table, columns))
+                self.columns.append(column_of(nodes.node_type, table, columns, space=nodes.space))
         require_once("--split", [*(array.name for array in self.arrays), *self._names])
 
     def _add(self, name: str, rows: RowSource, node_type: str, *, by_key: bool) -> None:
@@ -62,7 +63,8 @@ class Splits:
         if rows.dtype.kind not in "iu":
             raise InvalidError(f"--split {name}: expected keys, found {rows.dtype}")
         self._names.append(name)
-        self.columns.append(Column(node_type, f"split `{name}` in `{rows.name}`", _texts(rows)))
+        where = f"split `{name}` in `{rows.name}`"
+        self.columns.append(Column(node_type, where, _texts(rows), space=self._nodes.space))
 
     def looked_up(self, keys: Keys, first_use: int) -> list[NodeArray]:
         """The splits by keys, as rows; their columns are the uses from `first_use` on.
@@ -71,8 +73,9 @@ class Splits:
         """
         found = []
         for place, (name, column) in enumerate(zip(self._names, self.columns, strict=True)):
-            rows = keys.rows(first_use + place)
-            missing = np.flatnonzero(rows < 0)
+            rows = keys.rows(first_use + place) - self._nodes.first
+            assert self._nodes.count is not None  # Types with keys have a table.
+            missing = np.flatnonzero((rows < 0) | (rows >= self._nodes.count))
             if len(missing):
                 raise InvalidError(
                     f"--split {name}: {column.name}: row {int(missing[0])}: no node of type "

@@ -45,6 +45,10 @@ class NodeTable:
     count: int | None
     """The number of nodes, where it is known without reading."""
     files: tuple[FileState, ...] = ()
+    space: str | None = None
+    """What keys are unique within, where several node types share it; else the node type."""
+    first: int = 0
+    """The number of the first node among all nodes of the space."""
 
     @property
     def identity(self) -> str:

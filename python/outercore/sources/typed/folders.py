@@ -1,0 +1,35 @@
+"""Which folders describe a graph of several types, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from outercore.sources.graph import ImportOptions
+from outercore.sources.typed.graph import TypedInputs, TypedSource
+from outercore.sources.typed.neo4j import open_neo4j
+from outercore.sources.typed.neo4j_files import is_neo4j
+from outercore.sources.typed.relational import open_relational
+from outercore.sources.typed.schema import DESCRIPTION, is_relational
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of a known form."""
+
+    what: str
+    """What messages call it."""
+    open: Callable[[TypedInputs, ImportOptions], TypedSource]
+
+
+def folder_of(path: Path) -> Folder | None:
+    """The form of a folder; `None` for anything else."""
+    if not path.is_dir():
+        return None
+    if is_relational(path):
+        return Folder(f"a `{DESCRIPTION}`", partial(open_relational, path))
+    if is_neo4j(path):
+        return Folder("an export for Neo4j", partial(open_neo4j, path))
+    return None
