@@ -76,3 +76,12 @@ def test_a_missing_time_is_refused_with_its_row(tmp_path: Path) -> None:
     times = pa.array([0, None, 2], pa.timestamp("us"))
     with pytest.raises(oc.InvalidError, match=r"column `time`: row 1 has no value"):
         _import(tmp_path, {"time": times}, {})
+
+
+def test_dates_beside_whole_numbers_of_one_name_are_refused(tmp_path: Path) -> None:
+    days = pa.array([0, 1, 2], pa.date32())
+    with pytest.raises(oc.InvalidError, match=r"cites.*`time` holds whole.*papers.*holds dates"):
+        _import(tmp_path, {"time": days}, {"time": [1, 2, 3]})
+    assert not (tmp_path / "graph").exists()
+    # Another name is another array.
+    _import(tmp_path, {"time": days}, {"hour": [1, 2, 3]})

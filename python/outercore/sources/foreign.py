@@ -15,10 +15,6 @@ _TORCH = (
     "a PyTorch file, which may run code when it is read",
     "in Python: `outercore.from_pyg(torch.load(FILE), OUT)`",
 )
-_GRAPHBOLT = (
-    "the description of a GraphBolt data set",
-    "import its edge file and `.npy` arrays by name",
-)
 _HDF5 = ("an HDF5 file", "save its arrays by `np.save`")
 _ARROW = ("an Arrow file", "write it as Parquet: `pyarrow.parquet.write_table`")
 _SHEET = ("a spreadsheet", "save it as CSV")
@@ -83,8 +79,6 @@ _MAPPED = (".npy", ".npz", ".parquet")
 
 def refuse_foreign(path: Path) -> None:
     """Errors: `UnsupportedError` for a file of a kind that is known and not read."""
-    if path.is_dir() and (path / "metadata.yaml").exists():
-        _refuse(path, *_GRAPHBOLT)
     suffix = suffix_of(path)
     if suffix in _MAPPED and path.suffix.lower() not in (*_MAPPED, ".pq"):
         _refuse(path, f"a packed {suffix} file", f"unpack it: `{path.stem}`")

@@ -18,6 +18,7 @@ from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
 from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.graph_level import open_graph_file, read_labels, read_splits, with_ids
+from outercore.sources.graphbolt import is_graphbolt, open_untyped
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits
@@ -119,6 +120,8 @@ def _edges(inputs: Inputs) -> GraphSource:
         return open_named(first, split=inputs.ogb_split)
     if whole and is_tu(Path(first)):
         return open_tu(Path(first))
+    if whole and is_graphbolt(Path(first)):
+        return open_untyped(Path(first), Reading(memory=inputs.memory // 4))
     if whole:
         return ogb.open_layout(Path(first), inputs.ogb_split)
     if inputs.ogb_split is not None:

@@ -8,9 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from outercore.sources.graph import ImportOptions
+from outercore.sources.graphbolt import is_graphbolt, read_description
 from outercore.sources.typed.graph import TypedInputs, TypedSource
+from outercore.sources.typed.graphbolt import open_graphbolt
 from outercore.sources.typed.neo4j import open_neo4j
 from outercore.sources.typed.neo4j_files import is_neo4j
+from outercore.sources.typed.processed import is_igb, is_mag240m, open_igb, open_mag240m
 from outercore.sources.typed.relational import open_relational
 from outercore.sources.typed.schema import DESCRIPTION, is_relational
 
@@ -32,4 +35,10 @@ def folder_of(path: Path) -> Folder | None:
         return Folder(f"a `{DESCRIPTION}`", partial(open_relational, path))
     if is_neo4j(path):
         return Folder("an export for Neo4j", partial(open_neo4j, path))
+    if is_graphbolt(path) and read_description(path).is_typed:
+        return Folder("a directory of GraphBolt", partial(open_graphbolt, path))
+    if is_mag240m(path):
+        return Folder("a directory of MAG240M", partial(open_mag240m, path))
+    if is_igb(path):
+        return Folder("a directory of IGBH", partial(open_igb, path))
     return None

@@ -28,7 +28,7 @@ from outercore.sources.typed.labels import (
 )
 from outercore.sources.typed.splits import Splits
 from outercore.sources.typed.tables import EdgeTable, NodeTable, open_edge_types, open_node_types
-from outercore.sources.typed.times import TIME, require_one_clock
+from outercore.sources.typed.times import TIME, require_one_clock, require_one_kind
 from outercore.sources.unchanged import FileState, require_unchanged
 
 
@@ -107,12 +107,12 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     reading = inputs.reading(options)
     nodes = open_node_types(inputs.nodes, reading)
     tables = open_edge_types(inputs.edges, nodes, reading)
-    require_one_clock(
-        [
-            *((one.table, name) for one in nodes.values() if one.table for name in one.table.names),
-            *((one.table, name) for one in tables for name in one.others),
-        ]
-    )
+    of_nodes = [
+        (one.table, name) for one in nodes.values() if one.table for name in one.table.names
+    ]
+    of_edges = [(one.table, name) for one in tables for name in one.others]
+    require_one_clock([*of_nodes, *of_edges])
+    require_one_kind(of_nodes, of_edges)
     besides = {}
     if inputs.label is not None and "=" not in inputs.label:
         besides = dict([label_column(inputs.label, nodes)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.typed.tables import require_type_name
-from outercore.sources.typed.yaml_file import list_of, map_of, read_yaml, text_of
+from outercore.sources.yaml_file import list_of, map_of, read_yaml, text_of
 
 DESCRIPTION = "tables.yaml"
 _TOP = ("tables",)

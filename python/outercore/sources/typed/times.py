@@ -147,6 +147,20 @@ def _in_microseconds(
     return scaled
 
 
+def require_one_kind(nodes: list[tuple[Table, str]], edges: list[tuple[Table, str]]) -> None:
+    """Errors: `InvalidError` where a column of edges holds whole numbers, and one of the same name
+    holds dates: samplers compare arrays of one name.
+    """
+    dates = {name: table for table, name in [*nodes, *edges] if is_time(table, name)}
+    for table, name in edges:
+        if name in dates and not is_time(table, name) and table.dtype(name) is not None:
+            raise InvalidError(
+                f"`{table.path}`: column `{name}` holds whole numbers, `{dates[name].path}`: "
+                f"column `{name}` holds dates\n"
+                "hint: store both as dates, or both as whole numbers; or call one otherwise"
+            )
+
+
 def require_one_clock(
     columns: Iterable[tuple[Table, str]], chosen: Iterable[tuple[Table, str]] = ()
 ) -> None:

@@ -1,0 +1,310 @@
+"""Directories of GraphBolt's `OnDiskDataset`: `metadata.yaml` and the files that it names.
+
+Source: DGL's "YAML specification" of `metadata.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.batch_arrays import RESERVED
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.sources.edge_arrays import FEATURES, EdgeArray
+from outercore.sources.edges import open_edges
+from outercore.sources.graph import GraphSource, NodeArray
+from outercore.sources.rows import Reading, RowSource, from_array, ids_of, open_rows
+from outercore.sources.table import FileSpec
+from outercore.sources.text import TextOptions
+from outercore.sources.torch_file import read_torch
+from outercore.sources.unchanged import states
+from outercore.sources.yaml_file import list_of, map_of, read_yaml, text_of
+
+DESCRIPTION = "metadata.yaml"
+PLAIN = TextOptions(separator="comma", header=False, comment="")
+"""How the edges in text are written."""
+
+_MAIN = ("feat", "feature", "features", "x")
+_LABELS = ("label", "labels")
+_SETS = (("train", "train_set"), ("valid", "validation_set"), ("test", "test_set"))
+_SEEDS = ("seeds", "seed_nodes")
+_STEP = 1 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """An entry that names a file: edges, features, or a column of a set."""
+
+    kind: str
+    """The node type, or the edge type as `source:relation:target`; empty in a graph without."""
+    name: str
+    format: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `metadata.yaml` says."""
+
+    path: Path
+    counts: dict[str, int]
+    edges: list[Part]
+    node_data: list[Part]
+    edge_data: list[Part]
+    sets: dict[str, list[Part]]
+    """The columns of each split of the first task about nodes."""
+    notes: list[str]
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether nodes have types."""
+        return list(self.counts) != [""]
+
+
+def is_graphbolt(root: Path) -> bool:
+    """Whether a directory is described as an `OnDiskDataset`."""
+    return (root / DESCRIPTION).is_file()
+
+
+def read_description(root: Path) -> Description:
+    """The description of a directory.
+
+    Errors: `InvalidError` names the entry; `NotFoundError` a file that is not there;
+    `UnsupportedError` for a directory that GraphBolt has processed.
+    """
+    path = root / DESCRIPTION
+    where = f"`{path}`"
+    top = map_of(read_yaml(path), where)
+    if "graph" not in top:
+        if "graph_topology" in top:
+            raise UnsupportedError(
+                f"{where}: describes what GraphBolt has processed, which is not read\n"
+                "hint: import the directory above it"
+            )
+        raise InvalidError(f"{where}: no `graph`, expected the description of an `OnDiskDataset`")
+    graph = map_of(top["graph"], f"{where}: `graph`")
+    counts = dict[str, int]()
+    for number, value in enumerate(list_of(graph.get("nodes"), f"{where}: `nodes`")):
+        here = f"{where}: `nodes`, entry {number}"
+        entry = map_of(value, here)
+        name, count = _kind(entry), text_of(entry.get("num"), f"{here}: `num`")
+        if not count.isdecimal() or name in counts:
+            raise InvalidError(f"{here}: expected a new type with a number of nodes, found {value}")
+        counts[name] = int(count)
+    if not counts:
+        raise InvalidError(f"{where}: expected `nodes`, found none")
+    edges = _parts(root, graph.get("edges"), f"{where}: `edges`", ("csv", "numpy"))
+    data = list_of(top.get("feature_data"), f"{where}: `feature_data`")
+    domains = {domain: [one for one in data if one.get("domain") == domain] for domain in _DOMAINS}
+    sets, notes = _sets(root, top.get("tasks"), where)
+    if domains["graph"]:
+        notes.append(f"{where}: features of the whole graph are left out")
+    node_data, edge_data = (
+        _parts(root, domains[domain], f"{where}: `feature_data`", ("numpy", "torch"))
+        for domain in ("node", "edge")
+    )
+    return Description(path, counts, edges, node_data, edge_data, sets, notes)
+
+
+_DOMAINS = ("node", "edge", "graph")
+
+
+def _kind(entry: dict[str, Any]) -> str:
+    value = entry.get("type")
+    return "" if value in (None, "", "null", "~") else str(value)
+
+
+def _parts(root: Path, value: Any, where: str, formats: tuple[str, ...]) -> list[Part]:
+    found = []
+    for number, item in enumerate(list_of(value, where)):
+        here = f"{where}, entry {number}"
+        entry = map_of(item, here)
+        path = root / text_of(entry.get("path"), f"{here}: `path`")
+        if not path.exists():
+            raise NotFoundError(f"{here}: file `{path}` does not exist")
+        form = text_of(entry.get("format"), f"{here}: `format`")
+        if form not in formats:
+            raise InvalidError(f"{here}: format {' or '.join(formats)} expected, found `{form}`")
+        found.append(Part(_kind(entry), str(entry.get("name") or ""), form, path))
+    return found
+
+
+def _sets(root: Path, value: Any, where: str) -> tuple[dict[str, list[Part]], list[str]]:
+    """The columns of the sets of the first task whose seeds are nodes; and which are left out."""
+    chosen: dict[str, list[Part]] = {}
+    notes = []
+    for number, item in enumerate(list_of(value, f"{where}: `tasks`")):
+        task = map_of(item, f"{where}: `tasks`, entry {number}")
+        found = dict[str, list[Part]]()
+        for split, key in _SETS:
+            for one in list_of(task.get(key), f"{where}: `{key}`"):
+                entry = map_of(one, f"{where}: `{key}`")
+                parts = _parts(root, entry.get("data"), f"{where}: `{key}`", ("numpy", "torch"))
+                found.setdefault(split, []).extend(
+                    replace(part, kind=_kind(entry)) for part in parts
+                )
+        if not chosen and _is_of_nodes(found):
+            chosen = found
+        else:
+            name = task.get("name") or f"number {number}"
+            notes.append(f"{where}: task `{name}` is left out; splits are those of nodes")
+    return chosen, notes
+
+
+def _is_of_nodes(sets: dict[str, list[Part]]) -> bool:
+    """Whether the seeds of all sets are nodes."""
+    if not sets:
+        return False
+    for parts in sets.values():
+        seeds = [part for part in parts if part.name in _SEEDS]
+        if not seeds or any(":" in part.kind or _array(part).ndim != 1 for part in seeds):
+            return False
+    return True
+
+
+def _array(part: Part) -> NDArray[Any]:
+    """The array of a part; of a `.npy` it is mapped."""
+    if part.format == "torch":
+        found = read_torch(part.path)
+        if not isinstance(found, np.ndarray):
+            raise InvalidError(f"file `{part.path}`: expected a tensor")
+        return found
+    try:
+        return np.load(part.path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidError(f"array `{part.path}`: {error}") from None
+
+
+def rows_of(part: Part, reading: Reading) -> RowSource:
+    """The rows of a part."""
+    if part.format == "numpy":
+        return open_rows(FileSpec(part.path, ()), reading)
+    return replace(from_array(str(part.path), _array(part)), files=states(part.path))
+
+
+def node_arrays(
+    description: Description, kind: str, reading: Reading, *, is_labelled: bool
+) -> list[NodeArray]:
+    """Features and arrays of a node type. The features are what is called `feat`, else the first
+    array with columns. `is_labelled` says that a task has its labels."""
+    parts = [one for one in description.node_data if one.kind == kind]
+    of_type = kind or None
+    found = []
+    main = _main(parts)
+    for part in parts:
+        rows = rows_of(part, reading)
+        if part is main:
+            found.append(NodeArray("features", "x", rows, of_type))
+        elif part.name in _LABELS:
+            if not is_labelled and kind in {one.kind for one in _all(description.sets)}:
+                found.append(NodeArray("labels", "y", rows, of_type))
+        elif part.name in RESERVED:
+            raise InvalidError(
+                f"`{description.path}`: a batch has something else under the name `{part.name}`\n"
+                "hint: rename the feature"
+            )
+        else:
+            found.append(NodeArray("array", part.name, rows, of_type))
+    return found
+
+
+def edge_arrays(
+    description: Description, kind: str, reading: Reading
+) -> list[tuple[str, RowSource]]:
+    """The arrays of an edge type; what is called `feat` is the array `attr`."""
+    parts = [one for one in description.edge_data if one.kind == kind]
+    main = _main(parts)
+    return [(FEATURES if part is main else part.name, rows_of(part, reading)) for part in parts]
+
+
+def _main(parts: list[Part]) -> Part | None:
+    named = [part for part in parts if part.name in _MAIN]
+    wide = [part for part in parts if part.name not in _LABELS and _array(part).ndim == 2]
+    return next(iter([*named, *wide]), None)
+
+
+def _all(sets: dict[str, list[Part]]) -> list[Part]:
+    return [part for parts in sets.values() for part in parts]
+
+
+def labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
+    """The labels and splits of a node type, as the sets of the task have them."""
+    count, of_type = description.counts[kind], kind or None
+    found, labelled = [], []
+    for split, parts in description.sets.items():
+        own = {part.name: part for part in parts if part.kind == kind}
+        seeds = next((own[name] for name in _SEEDS if name in own), None)
+        if seeds is None:
+            continue
+        where = f"split `{split}` in `{seeds.path}`"
+        ids = np.array(_array(seeds))
+        found.append(NodeArray("split", split, ids_of(where, ids, count), of_type))
+        labels = next((own[name] for name in _LABELS if name in own), None)
+        if labels is not None:
+            values = np.array(_array(labels))
+            if len(values) != len(ids):
+                raise InvalidError(
+                    f"array `{labels.path}`: {len(values)} labels, expected one for each of the "
+                    f"{len(ids)} seeds in `{seeds.path}`"
+                )
+            labelled.append((ids, values))
+    if labelled:
+        found.insert(0, NodeArray("labels", "y", _scattered(labelled, count), of_type))
+    return found
+
+
+def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) -> RowSource:
+    """The label of each node; -1 or NaN for those in no set."""
+    widths = {values.shape[1:] for _, values in labelled}
+    if len(widths) > 1:
+        raise InvalidError(f"labels: sets have labels of the shapes {widths}, expected one")
+    width = widths.pop()
+    is_whole = all(values.dtype.kind in "iub" for _, values in labelled)
+    dtype = np.dtype(np.int64 if is_whole else np.float64)
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        for first in range(0, count, _STEP):
+            rows = np.full((min(_STEP, count - first), *width), -1 if is_whole else np.nan, dtype)
+            for ids, values in labelled:
+                inside = (ids >= first) & (ids < first + len(rows))
+                rows[ids[inside].astype(np.int64) - first] = values[inside]
+            yield rows
+
+    return RowSource("labels of the task", dtype, width[0] if width else None, count, chunks)
+
+
+def open_untyped(root: Path, reading: Reading) -> GraphSource:
+    """The graph of a directory without node types.
+
+    Errors: as `read_description`.
+    """
+    description = read_description(root)
+    from_task = labels_and_splits(description, "")
+    is_labelled = any(one.role == "labels" for one in from_task)
+    edges = [
+        open_edges(
+            str(one.path),
+            "npy" if one.format == "numpy" else "text",
+            PLAIN,
+            "2,E" if one.format == "numpy" else None,
+        )
+        for one in description.edges
+    ]
+    arrays = edge_arrays(description, "", reading)
+    return GraphSource(
+        edges,
+        [*node_arrays(description, "", reading, is_labelled=is_labelled), *from_task],
+        description.counts[""],
+        edge_arrays=[_edge_array(name, rows) for name, rows in arrays],
+        notes=description.notes,
+        also_read=states(description.path),
+    )
+
+
+def _edge_array(name: str, rows: RowSource) -> EdgeArray:
+    return EdgeArray(name, lambda _mirrored: rows, rows.files)

@@ -1,0 +1,101 @@
+"""Edges in a `.npy` file as a table of two columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.graph import EdgeType
+from outercore.sources.npy import open_npy
+from outercore.sources.table import FileSpec, Missing, exactly
+from outercore.sources.typed.tables import EdgeTable
+from outercore.sources.unchanged import states
+
+Shape = Literal["2,E", "E,2"]
+_ENDS = ("source", "target")
+_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class EdgeArrayTable:
+    """The two rows, or columns, of an array as columns of a table."""
+
+    path: Path
+    shape: Shape
+
+    @cached_property
+    def _array(self) -> NDArray[Any]:
+        """[2, edges] mapped from the file.
+
+        Errors: `InvalidError` for an array of another shape or type.
+        """
+        found = open_npy(FileSpec(self.path, ()), "array")
+        where = f"array `{self.path}`"
+        if found.dtype.kind not in "iu":
+            raise InvalidError(f"{where}: expected whole numbers, found {found.dtype}")
+        ends = found if self.shape == "2,E" else found.T
+        if found.ndim != 2 or ends.shape[0] != 2:
+            raise InvalidError(f"{where}: expected shape [{self.shape}], found {found.shape}")
+        return ends
+
+    @property
+    def names(self) -> list[str]:
+        """Source and target."""
+        return list(_ENDS)
+
+    @property
+    def is_named(self) -> bool:
+        """Columns of an array are known by their places."""
+        return True
+
+    @property
+    def rows(self) -> int:
+        """The number of edges."""
+        return int(self._array.shape[1])
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """As `Table.dtype`."""
+        return self._array.dtype
+
+    def kind(self, name: str) -> str:
+        """As `Table.kind`."""
+        return str(self._array.dtype)
+
+    def missing(self, name: str) -> int:
+        """An array has no gaps."""
+        return 0
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        places = [_ENDS.index(name) for name in columns]
+        for first in range(0, self.rows, _ROWS):
+            # Opened anew, so that pages that were read can go.
+            part = np.stack([self._array[place, first : first + _ROWS] for place in places], axis=1)
+            yield exactly(part, dtype, f"array `{self.path}`", first)
+
+    def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`."""
+        for rows in self.numbers(columns, np.dtype(np.int64), "nan"):
+            yield [pa.array(column).cast(pa.large_string()) for column in rows.T]
+
+
+def array_of_edges(edge_type: EdgeType, path: Path, shape: Shape) -> EdgeTable:
+    """Edges of one type in a `.npy`, between numbers of nodes.
+
+    Errors: `InvalidError` for an array of another shape.
+    """
+    table = EdgeArrayTable(path, shape)
+    _ = table.rows
+    source, target = _ENDS
+    ends = (source,), (target,)
+    return EdgeTable(edge_type, FileSpec(path, ()), table, *ends, (), states(path))

@@ -1,0 +1,107 @@
+"""Directories of GraphBolt's `OnDiskDataset` with several types of nodes and edges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from outercore.errors import InvalidError
+from outercore.graph import EdgeType
+from outercore.sources.graph import ImportOptions, NodeArray
+from outercore.sources.graphbolt import (
+    PLAIN,
+    Description,
+    Part,
+    edge_arrays,
+    labels_and_splits,
+    node_arrays,
+    read_description,
+)
+from outercore.sources.rows import RowSource
+from outercore.sources.table import FileSpec, TextTable
+from outercore.sources.text import TextFile
+from outercore.sources.typed.edge_array import array_of_edges
+from outercore.sources.typed.graph import TypedInputs, TypedSource
+from outercore.sources.typed.layout import source_of_arrays
+from outercore.sources.typed.tables import EdgeTable, require_type_name
+from outercore.sources.unchanged import states
+
+
+def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+    """The graph of a directory with node types. Labels and splits are those of its first task
+    about nodes.
+
+    Errors: `InvalidError` and `NotFoundError` name the entry of `metadata.yaml`, or the file.
+    """
+    description = read_description(root)
+    where = f"`{description.path}`"
+    for name in description.counts:
+        require_type_name(where, name)
+    tables = [_edges(description, one, where) for one in description.edges]
+    reading = inputs.reading(options)
+    from_task = [one for kind in description.counts for one in labels_and_splits(description, kind)]
+    labelled = {one.of_type for one in from_task if one.role == "labels"}
+    arrays = [
+        *_node_arrays(description, inputs, options, labelled),
+        *from_task,
+    ]
+    of_types = sorted({str(one.of_type) for one in arrays if one.role in ("labels", "split")})
+    if len(of_types) > 1:
+        raise InvalidError(
+            f"{where}: the task has sets of {', '.join(of_types)}, expected one node type"
+        )
+    by_type: dict[EdgeType, list[tuple[str, RowSource]]] = {
+        one.edge_type: edge_arrays(description, ":".join(one.edge_type), reading) for one in tables
+    }
+    return source_of_arrays(
+        root,
+        inputs,
+        options,
+        description.counts,
+        sorted(tables, key=lambda one: one.key),
+        arrays,
+        by_type,
+        description.notes,
+    )
+
+
+def _node_arrays(
+    description: Description,
+    inputs: TypedInputs,
+    options: ImportOptions,
+    labelled: set[str | None],
+) -> list[NodeArray]:
+    reading = inputs.reading(options)
+    for part in description.node_data:
+        if part.kind not in description.counts:
+            raise InvalidError(
+                f"`{description.path}`: features `{part.name}`: there is no node type "
+                f"`{part.kind}`\nhint: the node types are {', '.join(description.counts)}"
+            )
+    return [
+        array
+        for kind in description.counts
+        for array in node_arrays(description, kind, reading, is_labelled=kind in labelled)
+    ]
+
+
+def _edges(description: Description, part: Part, where: str) -> EdgeTable:
+    parts = part.kind.split(":")
+    if len(parts) != 3:
+        raise InvalidError(f"{where}: edge type `{part.kind}`: expected `source:relation:target`")
+    source, relation, target = parts
+    require_type_name(where, relation)
+    for end in (source, target):
+        if end not in description.counts:
+            raise InvalidError(
+                f"{where}: edge type `{part.kind}`: there is no node type `{end}`\n"
+                f"hint: the node types are {', '.join(description.counts)}"
+            )
+    edge_type = source, relation, target
+    if part.format == "numpy":
+        return array_of_edges(edge_type, part.path, "2,E")
+    table = TextTable(TextFile.detect(part.path, "table", PLAIN, columns=2))
+    if len(table.names) != 2:
+        raise InvalidError(f"`{part.path}`: {len(table.names)} columns, expected source and target")
+    first, second = table.names
+    ends = (first,), (second,)
+    return EdgeTable(edge_type, FileSpec(part.path, ()), table, *ends, (), states(part.path))

@@ -1,0 +1,180 @@
+"""Directories `processed/` of IGBH and of MAG240M in OGB-LSC: an array a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError, NotFoundError
+from outercore.graph import EdgeType
+from outercore.sources.graph import ImportOptions, NodeArray
+from outercore.sources.rows import (
+    Reading,
+    RowSource,
+    count_rows,
+    from_array,
+    ids_of,
+    open_rows,
+)
+from outercore.sources.table import FileSpec
+from outercore.sources.torch_file import read_torch
+from outercore.sources.typed.edge_array import Shape, array_of_edges
+from outercore.sources.typed.graph import TypedInputs, TypedSource
+from outercore.sources.typed.layout import source_of_arrays
+from outercore.sources.typed.tables import EdgeTable, require_type_name
+from outercore.sources.unchanged import states
+
+_FEATURES = "node_feat.npy"
+_IGB_LABELS = "node_label_19.npy"
+_IGB_WIDTH = 1024
+"""Columns of features of IGBH, whose large files have no header."""
+
+
+def is_igb(root: Path) -> bool:
+    """Whether a directory is laid out as IGBH."""
+    return any(_relations(root, "__"))
+
+
+def is_mag240m(root: Path) -> bool:
+    """Whether a directory is laid out as MAG240M."""
+    return any(_relations(root, "___"))
+
+
+def _relations(root: Path, between: str) -> Iterator[tuple[EdgeType, Path]]:
+    """The edge types, and their files."""
+    for path in sorted((root / "processed").glob(f"*{between}*{between}*/edge_index.npy")):
+        parts = path.parent.name.split("___" if "___" in path.parent.name else "__")
+        if len(parts) == 3 and ("___" in path.parent.name) == (between == "___"):
+            yield (parts[0], parts[1], parts[2]), path
+
+
+def open_igb(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+    """The graph in a directory of IGBH.
+
+    Labels are the 19 classes; `--label paper=FILE` takes others. The first 60 % of the labelled
+    nodes are trained on, the next 20 % validate, the rest tests, as in the loader of IGB.
+
+    Errors: `NotFoundError` for a node type without features, which say how many nodes there are.
+    """
+    reading = inputs.reading(options)
+    tables = _edges(root, "__", "E,2")
+    arrays, counts, notes = list[NodeArray](), dict[str, int](), list[str]()
+    for node_type in _types(tables):
+        path = root / "processed" / node_type / _FEATURES
+        if not path.exists():
+            raise NotFoundError(
+                f"file `{path}` is not there; it says how many nodes of type `{node_type}` "
+                "there are"
+            )
+        rows = _igb_rows(path, _IGB_WIDTH, reading)
+        counts[node_type] = count_rows(rows)
+        arrays.append(NodeArray("features", "x", rows, node_type))
+        labels = path.with_name(_IGB_LABELS)
+        if labels.exists():
+            found = _igb_rows(labels, None, reading)
+            arrays.append(NodeArray("labels", "y", found, node_type))
+            arrays += _in_order(found, node_type)
+            notes.append(f"labels: `{labels}`; splits in the order of the nodes, 60, 20 and 20 %")
+    return source_of_arrays(root, inputs, options, counts, tables, arrays, {}, notes)
+
+
+def _igb_rows(path: Path, width: int | None, reading: Reading) -> RowSource:
+    """Rows of a `.npy`, or of float32 without a header."""
+    with path.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            return open_rows(FileSpec(path, ()), reading)
+    bytes_a_row = 4 * (width or 1)
+    size = path.stat().st_size
+    if size % bytes_a_row:
+        raise InvalidError(
+            f"array `{path}`: {size:,} bytes without a header, expected rows of {bytes_a_row:,} "
+            "bytes\nhint: the copy was cut short; copy it again"
+        )
+    count = size // bytes_a_row
+
+    def chunks() -> Iterator[NDArray]:
+        step = (8 << 20) // bytes_a_row
+        for first in range(0, count, step):
+            rows = min(step, count - first)
+            shape = (rows,) if width is None else (rows, width)
+            yield np.array(np.memmap(path, np.float32, "r", first * bytes_a_row, shape))
+
+    dtype = np.dtype(np.float32)
+    return RowSource(str(path), dtype, width, count, chunks, files=states(path))
+
+
+def _in_order(labels: RowSource, node_type: str) -> list[NodeArray]:
+    first, parts = 0, [np.empty(0, np.int64)]
+    for chunk in labels.chunks():
+        known = chunk >= 0  # NaN is not.
+        parts.append(first + np.flatnonzero(known))
+        first += len(chunk)
+    nodes = np.concatenate(parts)
+    train, valid = int(0.6 * len(nodes)), int(0.2 * len(nodes))
+    splits = np.split(nodes, [train, train + valid])
+    return [
+        NodeArray("split", name, from_array(f"split `{name}`", ids), node_type)
+        for name, ids in zip(("train", "valid", "test"), splits, strict=True)
+    ]
+
+
+def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+    """The graph in a directory of MAG240M: `processed/`, `meta.pt` and `split_dict.pt`.
+
+    Errors: `NotFoundError` where `meta.pt` is not there; `InvalidError` for a node type without a
+    number, and for a split of other than ids.
+    """
+    reading = inputs.reading(options)
+    tables = _edges(root, "___", "2,E")
+    meta = root / "meta.pt"
+    if not meta.exists():
+        raise NotFoundError(f"file `{meta}` is not there; it says how many nodes there are")
+    described = read_torch(meta)
+    counts, arrays = dict[str, int](), list[NodeArray]()
+    labelled = None
+    for node_type in _types(tables):
+        count = described.get(node_type) if isinstance(described, dict) else None
+        if not isinstance(count, int) or count < 0:
+            raise InvalidError(f"file `{meta}`: no number of nodes of type `{node_type}`")
+        counts[node_type] = count
+        for path in sorted((root / "processed" / node_type).glob("node_*.npy")):
+            name = path.stem.removeprefix("node_")
+            rows = open_rows(FileSpec(path, ()), reading)
+            if name == "feat":
+                arrays.append(NodeArray("features", "x", rows, node_type))
+            elif name == "label":
+                labelled = node_type
+                arrays.append(NodeArray("labels", "y", rows, node_type))
+            else:
+                arrays.append(NodeArray("array", name, rows, node_type))
+    if labelled is not None:
+        arrays += _mag_splits(root / "split_dict.pt", labelled, counts[labelled])
+    return source_of_arrays(root, inputs, options, counts, tables, arrays, {}, [])
+
+
+def _mag_splits(path: Path, node_type: str, count: int) -> list[NodeArray]:
+    if not path.exists():
+        return []
+    found = read_torch(path)
+    if not isinstance(found, dict):
+        raise InvalidError(f"file `{path}`: expected splits by name, found {type(found).__name__}")
+    return [
+        NodeArray("split", str(name), ids_of(f"split `{name}` in `{path}`", np.asarray(ids), count))
+        for name, ids in found.items()
+    ]
+
+
+def _edges(root: Path, between: str, shape: Shape) -> list[EdgeTable]:
+    tables = []
+    for edge_type, path in _relations(root, between):
+        for name in edge_type:
+            require_type_name(f"directory `{path.parent}`", name)
+        tables.append(array_of_edges(edge_type, path, shape))
+    return sorted(tables, key=lambda one: one.key)
+
+
+def _types(tables: list[EdgeTable]) -> list[str]:
+    return sorted({end for one in tables for end in (one.edge_type[0], one.edge_type[2])})
