@@ -99,6 +99,16 @@ def test_mag240m_arrives(tmp_path: Path, outcome: Run) -> None:
     assert_edges(reverse, dict(sorted(both.items(), key=lambda one: "__".join(one[0]))))
 
 
+def test_features_of_a_type_stay_in_place(tmp_path: Path, outcome: Run) -> None:
+    expected = mag(tmp_path / "mag")
+    graph = import_folder(outcome, "mag", "--in-place")
+    assert not list(Path("graph").rglob("nodes/paper/x*"))
+    loader = oc.NeighborLoader(graph, [3], "train", batch_size=7, memory="64MiB")
+    for batch in loader:
+        papers = batch["paper"]
+        np.testing.assert_array_equal(papers.x.numpy(), expected["feat"][papers.n_id])
+
+
 @pytest.mark.parametrize("has_header", [True, False])
 def test_igbh_arrives(tmp_path: Path, outcome: Run, has_header: bool) -> None:
     random = np.random.default_rng(2)

@@ -36,13 +36,14 @@ _TEXTS = "How files are written"
 _OF_TRIPLES = ("valid", "test", "columns", "unknown")
 _OF_TYPED = (
     *("edge_types", "nodes", "features", "labels", "split", "add_reverse", "dangling"),
-    *("fill", "task", "feature_dtype"),
+    *("fill", "task", "feature_dtype", "in_place"),
 )
 """Options of several types of nodes and edges."""
 _OF_FOLDERS = (
-    *("edges", "labels", "split", "add_reverse", "dangling", "fill", "task", "feature_dtype"),
+    *("edges", "labels", "split", "add_reverse", "dangling"),
+    *("fill", "task", "feature_dtype", "in_place"),
 )
-"""Options of a folder of tables."""
+"""Options of a folder of several types."""
 _OF_HETERO = ("edges", "ogb_split", "add_reverse", "task", "feature_dtype")
 """Options of a heterogeneous data set of OGB."""
 _OF_ALL = ("out", "separator", "header", "comment", "duplicates", "memory", "overwrite", "json")

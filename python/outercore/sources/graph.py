@@ -152,12 +152,7 @@ def import_graph(
     `out` holds a data set and `overwrite` is not given, or somebody else writes to it.
     """
     options = options or ImportOptions()
-    features = [array.rows for array in source.arrays if array.role == "features"]
-    if options.in_place and all(rows.path is None for rows in features):
-        raise InvalidError(
-            "--in-place: expected features in a `.npy` file, which can stay where they are\n"
-            "hint: name one by `--features`, or leave `--in-place` out and they are copied"
-        )
+    require_place(source.arrays, options)
     undirected = options.undirected if options.undirected is not None else source.undirected
     if source.edge_arrays and options.self_loops == "add":
         raise InvalidError(
@@ -184,6 +179,16 @@ def import_graph(
         require_inside(source.edges, source.graphs)
         found = _import_nodes(source, Path(out), options, described, progress)
     return found | add_graphs(Path(out), source.graphs)
+
+
+def require_place(arrays: list[NodeArray], options: ImportOptions) -> None:
+    """Errors: `InvalidError` where features shall stay in place and none lie in a `.npy`."""
+    features = [array.rows for array in arrays if array.role == "features"]
+    if options.in_place and all(rows.path is None for rows in features):
+        raise InvalidError(
+            "--in-place: expected features in a `.npy` file, which can stay where they are\n"
+            "hint: name one by `--features`, or leave `--in-place` out and they are copied"
+        )
 
 
 def _import_nodes(

@@ -11,7 +11,7 @@ from typing import Any
 from outercore._native import Progress
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.sources.graph import ImportOptions, NodeArray, feed_array
+from outercore.sources.graph import ImportOptions, NodeArray, feed_array, require_place
 from outercore.sources.rows import Reading, RowSource, count_rows
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
@@ -237,6 +237,7 @@ def write_typed(
     Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
     """
     refuse_options(options)
+    require_place(source.arrays, options)
     for line in source.notes:
         note(line)
     out = Path(out)

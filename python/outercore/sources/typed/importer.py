@@ -39,7 +39,6 @@ def refuse_options(options: ImportOptions) -> None:
     for name, given in (
         ("--undirected", options.undirected),
         ("--self-loops", options.self_loops != "keep"),
-        ("--in-place", options.in_place),
     ):
         if given:
             raise InvalidError(

@@ -14,7 +14,7 @@ from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
 from outercore.sources.edges import digest_of
-from outercore.sources.graph import ImportOptions, NodeArray, feed_array
+from outercore.sources.graph import ImportOptions, NodeArray, feed_array, require_place
 from outercore.sources.pyg_attributes import (
     EDGE_ATTRIBUTES,
     MASKS,
@@ -70,6 +70,7 @@ def import_hetero(
     for key, one in edges.items():
         for name, rows in edge_values(data[one], ends[key], _where(one)):
             found.append(NodeArray("edge", name, rows, key))
+    require_place(found, options)
     with typed_importer(
         out,
         options,
