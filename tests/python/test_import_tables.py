@@ -403,3 +403,28 @@ def test_the_descriptions_in_the_guide_are_read(tmp_path: Path) -> None:
         (folder / "purchases.parquet").touch()
         (folder / "tables.yaml").write_text(text)
         assert any(one.time for one in read_schema(folder).values())
+
+
+def test_ids_of_rows_are_neither_features_nor_an_order(tmp_path: Path, outcome: Run) -> None:
+    description = """
+tables:
+  shop:
+    primary_key: shop_id
+  visit:
+    foreign_keys: {shop_id: shop}
+"""
+    shop(tmp_path / "shop", description=description)
+    write_table(tmp_path / "shop/shop.csv", {"shop_id": [70, 50], "size": [4, 5]})
+    columns = {"visit_id": [9, 4, 8], "shop_id": [50, 70, 50], "late": [1, 0, 1], "tip": [1, 2, 3]}
+    write_table(tmp_path / "shop/visit.csv", columns)
+    code, _, told = outcome("import", "shop", "--label", "visit.late", "--out", "graph")
+    assert code == 0, told
+    assert "columns of `visit` that are called like ids are left out: `visit_id`" in told
+    graph = oc.open("graph")
+    assert values(graph, "nodes/shop/x") == [[4], [5]]
+    assert values(graph, "nodes/visit/x") == [[1], [2], [3]]
+    assert values(graph, "nodes/visit/y") == [1, 0, 1]
+    assert edges_by_type(graph) == {"visit__shop_id__shop": [(0, 0, 1), (1, 1, 0), (2, 2, 1)]}
+    chosen = description.replace("{shop_id: shop}", "{shop_id: shop}\n    features: [visit_id]")
+    (tmp_path / "shop/tables.yaml").write_text(chosen)
+    assert values(import_shop(outcome), "nodes/visit/x") == [[9], [4], [8]]

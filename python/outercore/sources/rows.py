@@ -77,6 +77,8 @@ class Reading:
     nodes: int | None = None
     ids: NodeIds | None = None
     rows_of: Literal["nodes", "edges"] = "nodes"
+    is_in_order: bool = False
+    """Whether rows are in their order, whatever columns of ids say."""
 
     @property
     def node_ids(self) -> NodeIds:
@@ -166,7 +168,9 @@ def table_rows(
     Errors: `InvalidError` for a column that may say another order.
     """
     first_id = int(reading.text.one_based)
-    columns, left_out = without_counting(spec, table, columns, first_id, reading.rows_of)
+    left_out: list[str] = []
+    if not reading.is_in_order:
+        columns, left_out = without_counting(spec, table, columns, first_id, reading.rows_of)
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()

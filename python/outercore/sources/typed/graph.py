@@ -51,11 +51,15 @@ class TypedInputs:
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
     """What stands for missing features; with `ImportOptions.allow_nan` they may stay missing."""
+    is_in_order: bool = False
+    """Whether rows are nodes in their order, whatever columns of ids say."""
 
     def reading(self, options: ImportOptions) -> Reading:
         """How the files are read."""
         memory = parse_size(options.memory) // 4
-        return Reading(self.text, self.fill, options.allow_nan, memory)
+        return Reading(
+            self.text, self.fill, options.allow_nan, memory, is_in_order=self.is_in_order
+        )
 
 
 @dataclass(frozen=True)

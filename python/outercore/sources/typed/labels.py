@@ -137,7 +137,7 @@ def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
         last = place == len(SHARES) - 1
         end = len(nodes) if last else start + round(share * len(nodes))
         own = np.sort(shuffled[start:end]).astype(np.int64)
-        splits.append(NodeArray("split", name, _in_memory(f"split `{name}`", own)))
+        splits.append(NodeArray("split", name, _in_memory(f"split `{name}`", own), labels.of_type))
         start = end
     return splits
 
@@ -162,7 +162,9 @@ def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> lis
         is_own = of_nodes >= ordered[start]
         if end < len(ordered):
             is_own &= of_nodes < ordered[end]
-        splits.append(NodeArray("split", name, _in_memory(f"split `{name}`", nodes[is_own])))
+        splits.append(
+            NodeArray("split", name, _in_memory(f"split `{name}`", nodes[is_own]), labels.of_type)
+        )
         start = end
     return splits
 

@@ -49,6 +49,7 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
     if inputs.text.comment is None:
         # A `#` begins no comment in these files.
         inputs = replace(inputs, text=replace(inputs.text, comment=""))
+    inputs = replace(inputs, is_in_order=True)
     files, notes = open_files(folder, inputs.text)
     nodes = _node_types([one for one in files if one.header.is_nodes])
     relations = [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.sources.columns import IDS, is_counting, may_be_ids
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import ImportOptions, NodeArray
 from outercore.sources.rows import Reading
@@ -22,7 +24,7 @@ from outercore.sources.typed.graph import TypedInputs, TypedSource, typed_source
 from outercore.sources.typed.labels import label_column
 from outercore.sources.typed.schema import DESCRIPTION, TableSchema, read_schema
 from outercore.sources.typed.tables import EdgeTable, NodeTable
-from outercore.sources.typed.times import require_one_clock
+from outercore.sources.typed.times import is_time, require_one_clock
 from outercore.sources.unchanged import states
 
 
@@ -36,6 +38,7 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
     Errors: `InvalidError` and `NotFoundError` name the table with its column, or the file.
     """
     schema = read_schema(folder)
+    inputs = replace(inputs, is_in_order=True)
     reading = inputs.reading(options)
     tables = {name: _open(one, folder, reading) for name, one in schema.items()}
     nodes = {
@@ -154,9 +157,31 @@ def _label(
 def _arrays(
     schema: TableSchema, nodes: NodeTable, label: str | None, reading: Reading
 ) -> tuple[list[NodeArray], list[str]]:
+    table = nodes.table
+    assert table is not None
     besides = {name for key in schema.foreign_keys for name in key.columns}
     besides |= {label} if label is not None else set()
-    return arrays_of_table(nodes, besides, reading, chosen=schema.features, time=schema.time)
+    used = besides | {*schema.primary_key, schema.time}
+    ids = [name for name in table.names if name not in used and _may_be_ids(table, name)]
+    if schema.features is None:
+        besides |= set(ids)
+    found, notes = arrays_of_table(
+        nodes, besides, reading, chosen=schema.features, time=schema.time
+    )
+    if schema.features is None and ids:
+        shown = ", ".join(f"`{name}`" for name in ids)
+        notes.append(
+            f"columns of `{schema.name}` that are called like ids are left out: {shown}; "
+            "`foreign_keys` or `features` would take them"
+        )
+    return found, notes
+
+
+def _may_be_ids(table: Table, name: str) -> bool:
+    """Whether a column of whole numbers is called like ids, or like numbers of rows."""
+    dtype = table.dtype(name)
+    is_whole = dtype is not None and dtype.kind in "iu" and not is_time(table, name)
+    return is_whole and (name in IDS or may_be_ids(name) or is_counting(name))
 
 
 def _unused(folder: Path, schema: dict[str, TableSchema]) -> list[str]:
