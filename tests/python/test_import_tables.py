@@ -428,3 +428,15 @@ tables:
     chosen = description.replace("{shop_id: shop}", "{shop_id: shop}\n    features: [visit_id]")
     (tmp_path / "shop/tables.yaml").write_text(chosen)
     assert values(import_shop(outcome), "nodes/visit/x") == [[9], [4], [8]]
+
+
+def test_a_decimal_that_a_float_cannot_hold_is_refused(tmp_path: Path, outcome: Run) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "tables.yaml").write_text("tables:\n  part:\n    primary_key: key\n")
+    prices = [Decimal("0.1"), Decimal("90071992547409.93"), Decimal("9007199254740993.00")]
+    part = {"key": ["a", "b", "c"], "price": pa.array(prices, pa.decimal128(30, 2))}
+    pq.write_table(pa.table(part), folder / "part.parquet")
+    code, _, told = outcome("import", "shop", "--out", "graph")
+    assert code == 1
+    assert "column `price`: row 2: 9007199254740993.00 would change as float64" in told

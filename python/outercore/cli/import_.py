@@ -59,8 +59,9 @@ class _Options:
         typer.Argument(
             help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
             "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, the directory of a raw OGB data "
-            "set, a folder of tables with a `tables.yaml` or of CSV files for Neo4j, or a set of "
-            "many graphs (TU directory, text of GIN, molecules in `.npz`).",
+            "set, a folder of tables with a `tables.yaml`, of CSV files for Neo4j, of GraphBolt, "
+            "IGBH or MAG240M, or a set of many graphs (TU directory, text of GIN, molecules in "
+            "`.npz`).",
             show_default=False,
         ),
     ] = None
@@ -215,6 +216,8 @@ def import_(context: typer.Context, given: _Options) -> None:
 
         outercore import --nodes paper=papers.parquet:id --nodes author=authors.csv:id --edges
         author,writes,paper=writes.parquet --add-reverse --label paper.venue --out mag
+
+        outercore import shop/ --add-reverse --label purchase.late --out shop-graph
     """
     if given.edge_types:
         _import_types(context, given)

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
@@ -301,8 +302,10 @@ class ParquetTable:
         for batch in self.batches(columns):
             rows = np.empty((len(batch[0]), len(columns)), dtype)
             for place, (name, column) in enumerate(zip(columns, batch, strict=True)):
-                values = _numbers(column)
                 where = f"`{self.path}`: column `{name}`"
+                values = _numbers(column)
+                if pa.types.is_decimal(column.type):
+                    _require_same_decimals(column, values, where, first)
                 if column.null_count:
                     empty = np.asarray(column.is_null())
                     fill: Any = np.nan if dtype.kind == "f" else -1
@@ -378,6 +381,24 @@ def _numbers(column: Any) -> NDArray[Any]:
     if column.null_count:
         column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
     return column.to_numpy(zero_copy_only=False)
+
+
+def _require_same_decimals(column: Any, values: NDArray[Any], where: str, first: int) -> None:
+    """Errors: `InvalidError` with the first whole number that is another one as a float; fractions
+    are rounded.
+    """
+    rounded = pa.array(np.where(np.asarray(column.is_null()), 0, values))
+    try:
+        same = pc.equal(rounded.cast(column.type, safe=False), column)
+    except pa.ArrowInvalid:
+        same = pa.array([False] * len(column))
+    is_whole = pc.equal(pc.floor(column), column)
+    changed = np.flatnonzero(np.asarray(pc.and_not(is_whole, same).fill_null(False)))
+    if len(changed):
+        raise InvalidError(
+            f"{where}: row {first + int(changed[0])}: {column[int(changed[0])]} would change as "
+            "float64\nhint: store the values in a type that holds them"
+        )
 
 
 def exactly(values: NDArray[Any], dtype: np.dtype, where: str, first: int = 0) -> NDArray[Any]:
