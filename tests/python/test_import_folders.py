@@ -284,6 +284,7 @@ tasks:
         ("type: author, name", "type: who, name", ["features `age`", "no node type `who`"]),
         ("path: cites-feat.npy", "path: feat.npy", ["50 rows", "120"]),
         ("valid-labels.npy", "year.npy", ["50 labels", "2 seeds"]),
+        ("domain: edge", "domain: edges", ["entry 3: domain node, edge or graph", "`edges`"]),
         ("path: test.npy", "path: year.npy", ["split `test`", "expected a number below 50"]),
         ("graph:", "graph_topology:", ["what GraphBolt has processed", "directory above"]),
         ("path: age.pt", "path: feat.npy", ["feat.npy", "expected a file of `torch.save`"]),

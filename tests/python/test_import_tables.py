@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
+from outercore.sources.typed import graph as typed_graph
 from outercore.sources.typed.schema import read_schema
 from typed_files import edges_by_type, write_table
 
@@ -265,7 +266,20 @@ def purchases(**columns: list[Any]) -> dict[str, dict[str, list[Any]]]:
 @pytest.mark.parametrize(
     ("old", "new", "changed", "expected"),
     [
-        ("tables:", "tabels:", {}, ["`tabels` is not known", "tables"]),
+        ("tables:", "tabels:", {}, ["`tabels` is not known", "below a line `tables:`"]),
+        (
+            "maker, number\n  purchase",
+            "[maker, number]\n  purchase",
+            {},
+            ["`product`: `primary_key`", "`shop, till`"],
+        ),
+        (
+            "friend: customer}",
+            'friend: customer, age: customer}\n  age:\n    foreign_keys: {"friend": customer, '
+            "age: customer}\n    file: customer.csv",
+            {},
+            ["two edge types would be called customer,age,customer"],
+        ),
         (SHOP, "", {}, ["expected tables below `tables:`"]),
         (SHOP, "tables: [a]", {}, ["`tables`", "found a list"]),
         (SHOP, "tables:\n  a:\n   b: {\n", {}, ["tables.yaml`: line"]),
@@ -440,3 +454,48 @@ def test_a_decimal_that_a_float_cannot_hold_is_refused(tmp_path: Path, outcome: 
     code, _, told = outcome("import", "shop", "--out", "graph")
     assert code == 1
     assert "column `price`: row 2: 9007199254740993.00 would change as float64" in told
+
+
+@pytest.mark.parametrize("phase", ["keys", "edges", "arrays"])
+def test_a_stopped_import_is_resumed_to_the_same_data_set(
+    phase: str, tmp_path: Path, outcome: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop(tmp_path / "shop")
+    how = ("import", "shop", "--label", "purchase.late", "--add-reverse", "--memory", "16MiB")
+    assert outcome(*how, "--out", "whole")[0] == 0
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    place = {
+        "keys": (typed_graph.Keys, "_number"),
+        "edges": (typed_graph.EdgesOfType, "feed"),
+        "arrays": (typed_graph, "feed_array"),
+    }[phase]
+    with monkeypatch.context() as patch:
+        patch.setattr(*place, stopped)
+        assert outcome(*how, "--out", "graph")[0] == 130
+    assert not Path("graph/graph.json").exists()
+    code, _, told = outcome(*how, "--out", "graph")
+    assert code == 0, told
+    whole, resumed = oc.open("whole"), oc.open("graph")
+    assert whole.manifest["arrays"] == resumed.manifest["arrays"]
+    assert not list(Path().glob(".*"))
+
+
+def test_another_description_makes_another_import(tmp_path: Path, outcome: Run) -> None:
+    shop(tmp_path / "shop")
+    assert len(edges_by_type(import_shop(outcome))) == 6
+    fewer = SHOP.replace("      maker, number: product\n", "")
+    shop(tmp_path / "shop", description=fewer)
+    graph = import_shop(outcome)
+    assert "item__maker_number__product" not in edges_by_type(graph)
+    # The columns that are no key now are features.
+    assert values(graph, "nodes/item/x") == [[2, 1], [1, 2], [1, 3], [2, 4]]
+
+
+def test_a_key_with_an_empty_part_is_no_edge(tmp_path: Path, outcome: Run) -> None:
+    shop(tmp_path / "shop", item=TABLES["item"] | {"number": [2, None, 1, 2]})
+    edges = edges_by_type(import_shop(outcome))
+    assert edges["item__maker_number__product"] == [(0, 0, 1), (1, 2, 0), (2, 3, 1)]
+    assert len(edges["item__purchase__purchase"]) == 4

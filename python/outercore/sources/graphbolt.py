@@ -99,8 +99,7 @@ def read_description(root: Path) -> Description:
     if not counts:
         raise InvalidError(f"{where}: expected `nodes`, found none")
     edges = _parts(root, graph.get("edges"), f"{where}: `edges`", ("csv", "numpy"))
-    data = list_of(top.get("feature_data"), f"{where}: `feature_data`")
-    domains = {domain: [one for one in data if one.get("domain") == domain] for domain in _DOMAINS}
+    domains = _by_domain(top.get("feature_data"), f"{where}: `feature_data`")
     sets, notes = _sets(root, top.get("tasks"), where)
     if domains["graph"]:
         notes.append(f"{where}: features of the whole graph are left out")
@@ -111,7 +110,17 @@ def read_description(root: Path) -> Description:
     return Description(path, counts, edges, node_data, edge_data, sets, notes)
 
 
-_DOMAINS = ("node", "edge", "graph")
+def _by_domain(value: Any, where: str) -> dict[str, list[Any]]:
+    """The features of nodes, edges and the whole graph."""
+    found: dict[str, list[Any]] = {"node": [], "edge": [], "graph": []}
+    for number, item in enumerate(list_of(value, where)):
+        domain = map_of(item, f"{where}, entry {number}").get("domain")
+        if domain not in found:
+            raise InvalidError(
+                f"{where}, entry {number}: domain node, edge or graph expected, found `{domain}`"
+            )
+        found[domain].append(item)
+    return found
 
 
 def _kind(entry: dict[str, Any]) -> str:
@@ -223,9 +232,12 @@ def edge_arrays(
 
 
 def _main(parts: list[Part]) -> Part | None:
-    named = [part for part in parts if part.name in _MAIN]
-    wide = [part for part in parts if part.name not in _LABELS and _array(part).ndim == 2]
-    return next(iter([*named, *wide]), None)
+    for part in parts:
+        if part.name in _MAIN:
+            return part
+    return next(
+        (part for part in parts if part.name not in _LABELS and _array(part).ndim == 2), None
+    )
 
 
 def _all(sets: dict[str, list[Part]]) -> list[Part]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, OutercoreError
 from outercore.sources.table import TextTable, natural
 from outercore.sources.text import TextFile, TextOptions, suffix_of
 from outercore.sources.typed.neo4j_header import Header, Role, is_header, read_header
@@ -125,7 +125,7 @@ def _first_fields(path: Path) -> list[str]:
     """The fields of the first line; none where the file is no table."""
     try:
         return TextFile.detect(path, "table", TextOptions(comment=""), by_name=True).names or []
-    except InvalidError:
+    except OutercoreError:
         return []
 
 

@@ -49,6 +49,7 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
     require_one_clock(typed, times)
     label = _label(inputs.label, schema, nodes)
     edges = [edge for name, one in schema.items() for edge in _edges(one, tables[name])]
+    _require_distinct(edges, folder)
     arrays, notes = list[NodeArray](), list[str]()
     for name, one in nodes.items():
         found, note = _arrays(schema[name], one, label.get(name), reading)
@@ -119,6 +120,19 @@ def _edges(schema: TableSchema, table: Table) -> list[EdgeTable]:
         )
         for key in schema.foreign_keys
     ]
+
+
+def _require_distinct(edges: list[EdgeTable], folder: Path) -> None:
+    """Errors: `InvalidError` for two foreign keys, or one and a table, that make one edge type."""
+    keys = [one.key for one in edges]
+    for one in edges:
+        if keys.count(one.key) > 1:
+            source, relation, target = one.edge_type
+            raise InvalidError(
+                f"`{folder / DESCRIPTION}`: two edge types would be called "
+                f"{source},{relation},{target}\n"
+                "hint: call a table otherwise, or give a table that links two a `primary_key`"
+            )
 
 
 def _label(

@@ -65,7 +65,12 @@ def read_schema(folder: Path) -> dict[str, TableSchema]:
     """
     path = folder / DESCRIPTION
     where = f"`{path}`"
-    top = map_of(read_yaml(path), where, _TOP)
+    top = map_of(read_yaml(path), where)
+    for name in top:
+        if name not in _TOP:
+            raise InvalidError(
+                f"{where}: `{name}` is not known\nhint: write the tables below a line `tables:`"
+            )
     tables = map_of(top.get("tables"), f"{where}: `tables`")
     if not tables:
         raise InvalidError(f"{where}: expected tables below `tables:`, found none")
@@ -102,6 +107,11 @@ def _columns(value: Any, where: str) -> tuple[str, ...]:
     """Columns with commas between them."""
     if value == "":
         return ()
+    if isinstance(value, list):
+        raise InvalidError(
+            f"{where}: expected columns with commas between them, such as `shop, till`, found a "
+            "list"
+        )
     columns = tuple(name.strip() for name in text_of(value, where).split(","))
     if "" in columns or len(set(columns)) < len(columns):
         raise InvalidError(f"{where}: expected different columns with commas between them")
