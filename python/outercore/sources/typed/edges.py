@@ -55,8 +55,8 @@ class Ends:
             part, place = slice(first, first + count), 0
             ends = []
             for end, columns in enumerate((self.table.source, self.table.target)):
-                if self.uses[end] is not None:
-                    ends.append(np.array(self._rows(keys, end)[part]))
+                if (use := self.uses[end]) is not None:
+                    ends.append(keys.part(use, part))
                 elif columns:
                     ends.append(np.ascontiguousarray(numbers[:, place]))
                     place += 1
@@ -73,17 +73,16 @@ class Ends:
             for numbers in self.table.table.numbers(plain, np.dtype(np.int64), "nan"):
                 yield len(numbers), numbers
             return
-        with_keys = next(end for end, use in enumerate(self.uses) if use is not None)
-        total = len(self._rows(keys, with_keys))
+        total = len(keys.rows(next(use for use in self.uses if use is not None)))
         for first in range(0, total, _ROWS):
             yield min(_ROWS, total - first), np.empty((0, 0), np.int64)
 
     def kept(self, keys: Keys, part: slice) -> NDArray[np.bool_] | None:
         """Which rows of a part have both ends; `None` for all."""
         found = [
-            self.of_type(end, self._rows(keys, end)[part])
-            for end in (0, 1)
-            if self.uses[end] is not None
+            self.of_type(end, keys.part(use, part))
+            for end, use in enumerate(self.uses)
+            if use is not None
         ]
         return np.logical_and.reduce(found) if found else None
 
@@ -91,11 +90,6 @@ class Ends:
         """Which rows of an end are nodes of its type."""
         part = self.parts[end]
         return rows >= 0 if part is None else (rows >= part.start) & (rows < part.stop)
-
-    def _rows(self, keys: Keys, end: int) -> NDArray[np.int64]:
-        use = self.uses[end]
-        assert use is not None
-        return keys.rows(use)
 
 
 @dataclass(frozen=True)

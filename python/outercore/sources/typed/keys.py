@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import outercore
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError, NotFoundError
-from outercore.mapped import blocks, mapped
+from outercore.mapped import blocks, forget, mapped
 from outercore.sources.table import Table
 from outercore.sources.triples import names_of
 
@@ -156,6 +156,12 @@ class Keys:
         and `EMPTY` where there is none."""
         return self._rows[use]
 
+    def part(self, use: int, part: slice) -> NDArray[np.int64]:
+        """A copy of a part of `rows`; what was read of the file is let go."""
+        found = np.array(self._rows[use][part])
+        forget(self._rows[use])
+        return found
+
     def _is_built(self) -> bool:
         try:
             manifest = json.loads((self._place / "graph.json").read_text())
@@ -181,6 +187,7 @@ class Keys:
             for start, block in blocks(own, _ROWS):
                 found = np.where(block == empty, EMPTY, row_of[block])
                 rows[start : start + len(block)] = found
+                forget(rows)
             self._rows.append(rows)
 
     def _define(

@@ -217,11 +217,11 @@ def _pairs(
     relation: _Relation, keys: Keys, uses: tuple[int, int]
 ) -> list[tuple[NodeTable, NodeTable]]:
     """The node types between which there are edges; the first ones where there are none."""
-    sources, targets = (keys.rows(use) for use in uses)
+    sources = keys.rows(uses[0])
     starts = [np.array([one.first for one in types]) for types in relation.ends]
     found = set()
     for first, block in blocks(sources, _ROWS):
-        other = targets[first : first + len(block)]
+        other = keys.part(uses[1], slice(first, first + len(block)))
         both = (block >= 0) & (other >= 0)
         come = np.searchsorted(starts[0], block[both], "right") - 1
         to = np.searchsorted(starts[1], other[both], "right") - 1
