@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from outercore.sampler import NeighborSampler, SampledSubgraph
     from outercore.sources.pyg import from_pyg
     from outercore.sources.triples import TripleOptions, import_triples
-    from outercore.training import evaluate, train
+    from outercore.training import evaluate, predict, train
     from outercore.verbs import plan, resume
 
 __all__ = [
@@ -105,6 +105,7 @@ __all__ = [
     "pagerank",
     "partition_order",
     "plan",
+    "predict",
     "radii",
     "resume",
     "run",
@@ -133,6 +134,7 @@ _LAZY = {
     "import_triples": "outercore.sources.triples",
     "partition_order": "outercore.embedding.tables.order",
     "plan": "outercore.verbs",
+    "predict": "outercore.training",
     "resume": "outercore.verbs",
     "train": "outercore.training",
 }

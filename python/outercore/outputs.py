@@ -136,13 +136,19 @@ class TableWriter:
 
         Errors: `InvalidError` for a name that the format cannot hold.
         """
-        arrays = [pa.array(columns[field.name], field.type) for field in self._schema]
+        batch = self.batch(columns)
+        arrays = batch.columns
         if self._parquet is not None:
-            self._parquet.write_batch(pa.record_batch(arrays, schema=self._schema))
+            self._parquet.write_batch(batch)
         elif len(arrays[0]):
             texts = [self._text(array) for array in arrays]
             write_lines(self._file, pc.binary_join_element_wise(*texts, self._separator))
         self.rows += len(arrays[0])
+
+    def batch(self, columns: dict[str, ArrayLike | pa.Array]) -> pa.RecordBatch:
+        """The rows of `columns` in the types of this table."""
+        arrays = [pa.array(columns[field.name], field.type) for field in self._schema]
+        return pa.record_batch(arrays, schema=self._schema)
 
     def close(self) -> None:
         """Writes what is left."""

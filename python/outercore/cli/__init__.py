@@ -24,6 +24,7 @@ from outercore.cli.jobs import jobs
 from outercore.cli.layout import layout
 from outercore.cli.memory_server import memory_server
 from outercore.cli.plan import plan
+from outercore.cli.predict import predict
 from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
@@ -57,7 +58,7 @@ app = typer.Typer(
 )
 for command in (
     *(import_, check, info, grid, layout, memory_server, probe),
-    *(train, evaluate, export_model, serve, embed, tune, jobs, report),
+    *(train, evaluate, predict, export_model, serve, embed, tune, jobs, report),
 ):
     app.command(command.__name__.strip("_").replace("_", "-"), no_args_is_help=True)(command)
 app.add_typer(generate, name="generate")

@@ -219,9 +219,9 @@ def from_edge_index(
 
 def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
     """Edges of an archive's member, in any order; `shape` where the archive's kind says it."""
-    oriented = _oriented(str(member), member.shape, member.dtype, shape)
+    axes = oriented(str(member), member.shape, member.dtype, shape)
     # In Fortran order the values lie as in the transposed array.
-    pairs = (oriented == "E,2") != member.fortran
+    pairs = (axes == "E,2") != member.fortran
     edges = member.shape[0] * member.shape[1] // 2
     member = member.in_memory_order()
 
@@ -239,7 +239,7 @@ def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int =
     return pushed(member.name, rows if pairs else columns, first_id, files=states(member.archive))
 
 
-def _oriented(
+def oriented(
     name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None = None
 ) -> EdgeShape:
     """Which axis of an edge array is the ends'.
@@ -267,7 +267,7 @@ def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSo
     path = spec.path
     files = states(path)
     array = open_npy(spec, "edge array")
-    oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
+    axes = oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
     as_it_is = as_it_is and array.dtype.itemsize >= 4
     if array.shape != (2, 2) and as_it_is:
@@ -277,7 +277,7 @@ def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSo
             first_id=first_id,
             files=files,
         )
-    columns = array if oriented == "2,E" else array.T
+    columns = array if axes == "2,E" else array.T
     return from_edge_index(str(path), columns, first_id, files)
 
 

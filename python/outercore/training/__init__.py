@@ -20,12 +20,14 @@ from outercore.training.config import (
 
 if TYPE_CHECKING:
     from outercore.training.export import export_model
+    from outercore.training.predictions import predict
     from outercore.training.run import evaluate, plan, resume, train
 
 _LAZY = {
     "evaluate": "outercore.training.run",
     "export_model": "outercore.training.export",
     "plan": "outercore.training.run",
+    "predict": "outercore.training.predictions",
     "resume": "outercore.training.run",
     "train": "outercore.training.run",
 }
@@ -42,6 +44,7 @@ __all__ = [
     "evaluate",
     "export_model",
     "plan",
+    "predict",
     "resume",
     "train",
 ]

@@ -22,7 +22,7 @@ from outercore.training.export_parts import network_of, tensors_of
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network
-from outercore.training.run import model_directory
+from outercore.training.opened import model_directory
 from outercore.training.saved import EXPORTED, Model, is_exported, load_model
 from outercore.training.tasks import Task
 

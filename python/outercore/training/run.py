@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.far import FarOptions
 from outercore.many_graphs import Labelled, ManyGraphs
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.ranks import require_one_process
-from outercore.runs.directory import is_data_set, made_by
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import find_split
 from outercore.training.config import TrainConfig
 from outercore.training.graph_work import with_inputs
-from outercore.training.inference import Predictor
 from outercore.training.links.evaluate import evaluate_links
 from outercore.training.links.held_out import require_topology
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.loop import Trainer
 from outercore.training.metrics import Errors
 from outercore.training.open_work import open_predicting
+from outercore.training.opened import config_under, model_directory, open_graph, predicting
 from outercore.training.options import configuration
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
@@ -38,18 +36,9 @@ from outercore.training.splits import nodes_of, with_splits
 from outercore.training.temporal.evaluate import evaluate_temporal
 from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.inputs import require_model_fits
-from outercore.training.work import PredictingWork, Work
+from outercore.training.work import Work
 
 _COMMAND = "outercore train"
-_SCRATCH = "scratch"
-"""Beside a model, where layer states lie while it is scored."""
-
-
-def open_graph(path: Path) -> Any:
-    """`outercore.open`, imported at the first call."""
-    import outercore
-
-    return outercore.open(path)
 
 
 def train(
@@ -232,12 +221,8 @@ def evaluate(
         what = "a network of whole graphs takes all neighbours, and samples none"
         raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
     graph = open_graph(Path(data_set or _data_set_of(directory)))
-    # The memory server of the training is no part of the model.
-    config = replace(saved.config, budget=replace(saved.config.budget, far=far))
-    if memory is not None:
-        config = replace(config, budget=replace(config.budget, memory=memory))
+    config = config_under(saved, graph, memory, far)
     observer = observer or Observer()
-    require_model_fits(graph, config)
     if saved.task.kind == "links":
         return (evaluate_temporal if config.sampling.time else evaluate_links)(
             saved,
@@ -250,13 +235,12 @@ def evaluate(
             observer=observer,
             open_loader=open_loader,
         )
-    work = open_predicting(graph, config, open_loader=open_loader, note=observer.note, saved=saved)
-    nodes = _nodes(work.labelled, split)
-    metric = saved.task.metric()
+    ready = predicting(saved, directory, graph, config, observer=observer, open_loader=open_loader)
     with ExitStack() as stack:
-        stack.callback(_remove_empty, directory / _SCRATCH)
-        stack.callback(work.loaders.close)
-        predictor = _predictor(stack, work, directory, observer)
+        work, open_predictor = stack.enter_context(ready)
+        nodes = _nodes(work.labelled, split)
+        metric = saved.task.metric()
+        predictor = open_predictor()
         labels_out, logits_out = _outputs(stack, work, len(nodes), predictions, logits)
         for prediction in predictor.sampled(nodes) if sampled else predictor.exact(nodes):
             saved.task.update(metric, prediction.logits, prediction.labels)
@@ -283,42 +267,6 @@ def _data_set_of(model: Path) -> Path:
     return TrainDirectory.open(model.parent).data_set
 
 
-def model_directory(path: Path) -> Path:
-    """`path`, or the model in the run `path`.
-
-    Errors: `NotFoundError`, `InvalidError`.
-    """
-    for directory in (path / "model", path):
-        if (directory / "model.json").exists():
-            return directory
-    give = "give a run directory of `outercore train`, or its `model`"
-    if not path.exists():
-        raise NotFoundError(f"model `{path}`: no such directory\nhint: {give}")
-    verb = made_by(path)
-    if verb == "embed":
-        raise InvalidError(
-            f"model `{path}`: this is a run of `outercore embed`\n"
-            f"hint: score it by `outercore embedding evaluate {path}`"
-        )
-    if verb == "train":
-        raise NotFoundError(
-            f"model `{path}`: the run has no model yet, because no epoch was scored\n"
-            f"hint: go on with it by `outercore train --resume {path}`"
-        )
-    if is_data_set(path):
-        raise InvalidError(
-            f"model `{path}`: this is a data set\n"
-            f"hint: {give}; `outercore train {path}` trains a model"
-        )
-    raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
-
-
-def _remove_empty(directory: Path) -> None:
-    # Another evaluation of the same model may be using it.
-    with suppress(OSError):
-        directory.rmdir()
-
-
 def _fit(
     graph: Any,
     config: TrainConfig,
@@ -339,19 +287,6 @@ def _fit(
             command=command,
         )
         return trainer.fit()
-
-
-def _predictor(
-    stack: ExitStack, work: PredictingWork, directory: Path, observer: Observer
-) -> Predictor:
-    """What scores a saved model with all of the budget, until a signal stops it."""
-    stop = StopRequest()
-    work.loaders.release_training()
-    work.prepare()
-    stack.enter_context(stop_on_signals(stop))
-    return work.predictor(
-        scratch=directory / _SCRATCH, device=torch.device("cpu"), observer=observer, stop=stop
-    )
 
 
 def _nodes(graph: Labelled, split: str) -> NDArray[np.int64]:

@@ -125,6 +125,16 @@ class Task:
         means, deviations = (np.asarray(of) for of in self._units)
         return (logits * deviations + means).astype(np.float32)
 
+    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Of each class, or of each label, float32 [rows, outputs]."""
+        wide = torch.from_numpy(logits)
+        return (wide.softmax(dim=1) if self.kind == "classes" else wide.sigmoid()).numpy()
+
+    @property
+    def name(self) -> TaskName:
+        """What users call it."""
+        return TASKS[self.kind]
+
     @property
     def _units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Means and deviations, 0 and 1 where there are none."""

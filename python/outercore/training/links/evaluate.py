@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import NotFoundError, UnsupportedError
 from outercore.graph import Graph
 from outercore.runs.progress import Observer
-from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import normal_split
-from outercore.training.checkpoint import Position
 from outercore.training.config import TrainConfig
-from outercore.training.links.work import LinkPlace, LinkWork
+from outercore.training.links.opened import opened_links
 from outercore.training.loaders import LoaderFactory
-from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import SavedModel
-
-_SCRATCH = "scratch"
-"""Beside the model, where embeddings lie while it is scored."""
 
 
 def evaluate_links(
@@ -46,31 +36,17 @@ def evaluate_links(
     part that the run does not have; `UnsupportedError` for `outputs`.
     """
     refuse_outputs(outputs)
-    run = run_of(directory, graph)
-    run.require_same(graph)
-    stop, scratch = StopRequest(), directory / _SCRATCH
-    place = LinkPlace(run.links, Position, stop)
-    work = LinkWork(graph, config, place, open_loader=open_loader, note=observer.note, saved=saved)
-    part, links = normal_split(part), work.links
-    if part not in links.parts:
-        raise NotFoundError(
-            f"run `{run.path}`: no held-out edges `{part}`; it has "
-            f"{', '.join(f'`{name}`' for name in links.parts) or 'none'}\n"
-            "hint: `--split` takes `valid` or `test`"
-        )
-    scratch.mkdir(exist_ok=True)
-    try:
-        # A directory of its own: another evaluation of the same model may be at work.
-        with stop_on_signals(stop), tempfile.TemporaryDirectory(dir=scratch) as own:
-            work.loaders.release_training()
-            work.prepare()
-            device = torch.device("cpu")
-            scoring = work.scoring(scratch=Path(own), device=device, observer=observer, stop=stop)
-            scores = scoring.scores(part, sampled=sampled)
-    finally:
-        work.loaders.close()
-        with suppress(OSError):
-            scratch.rmdir()
+    with opened_links(
+        saved, directory, graph, config, observer=observer, open_loader=open_loader
+    ) as (work, open_scoring):
+        part, links = normal_split(part), work.links
+        if part not in links.parts:
+            raise NotFoundError(
+                f"run `{directory.parent}`: no held-out edges `{part}`; it has "
+                f"{', '.join(f'`{name}`' for name in links.parts) or 'none'}\n"
+                "hint: `--split` takes `valid` or `test`"
+            )
+        scores = open_scoring().scores(part, sampled=sampled)
     pairs = links.part(part)
     return {
         "model": str(directory),
@@ -92,22 +68,3 @@ def refuse_outputs(outputs: bool) -> None:
             "predictions: a model of edges has no predictions of nodes\n"
             "hint: leave `--predictions` and `--logits` out"
         )
-
-
-def run_of(model: Path, graph: Graph) -> TrainDirectory:
-    """The run that a model of edges lies in.
-
-    Errors: `InvalidError` where it lies in none, or the data set is another one.
-    """
-    if not (model.parent / "config.json").exists():
-        raise InvalidError(
-            f"model `{model}`: a model of edges is scored on the held-out edges of its run\n"
-            "hint: give the run directory"
-        )
-    run = TrainDirectory.open(model.parent)
-    if run.data_set != Path(graph.root).resolve():
-        raise InvalidError(
-            f"data set `{graph.root}`: a model of edges is scored on those that its run held out "
-            f"of `{run.data_set}`\nhint: leave `--data` out"
-        )
-    return run

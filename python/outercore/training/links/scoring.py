@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -14,8 +17,8 @@ from outercore.mapped import forget
 from outercore.runs.files import NpyRows
 from outercore.storage import device_errors
 from outercore.training.config import LinkMetric, TrainConfig
-from outercore.training.inference import Inference
-from outercore.training.links.data import LinkData, Pairs
+from outercore.training.inference import Inference, evaluating
+from outercore.training.links.data import LinkData
 from outercore.training.links.metrics import LinkScores, least_negatives
 from outercore.training.links.model import LinkModel
 from outercore.training.scoring import validates_fully
@@ -23,6 +26,9 @@ from outercore.training.scoring import validates_fully
 _PAIRS = 1 << 14
 """Pairs that are scored together."""
 TABLE = "table.npy"
+
+PairScores: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Scores float32 [n] of pairs of nodes int64 [n, 2]."""
 
 
 class LinkScoring:
@@ -77,6 +83,15 @@ class LinkScoring:
         """
         pairs = self._data.part(part)
         nodes = np.unique(np.concatenate([pairs.edges.ravel(), pairs.negatives.ravel()]))
+        with self.embedded(nodes, sampled=sampled) as scored:
+            return LinkScores(self._metric, scored(pairs.edges), scored(pairs.negatives))
+
+    @contextmanager
+    def embedded(self, nodes: NDArray[np.int64], *, sampled: bool = False) -> Iterator[PairScores]:
+        """Scores of pairs of `nodes`, which ascend, as long as the block runs.
+
+        Cost: those of `Inference`; the embeddings of all nodes lie on disk meanwhile.
+        """
         with device_errors(f"embeddings `{self._scratch}`"):
             self._scratch.mkdir(parents=True, exist_ok=True)
         self._write_table()
@@ -85,8 +100,10 @@ class LinkScoring:
         with rows:
             for prediction in run(nodes):
                 rows.append(prediction.logits)
+        embeddings = np.load(rows.path, mmap_mode="r")
         try:
-            return LinkScores(self._metric, *self._of_pairs(pairs, nodes, rows.path))
+            with evaluating(self._model.head):
+                yield lambda pairs: self._of_pairs(embeddings, np.searchsorted(nodes, pairs))
         finally:
             rows.remove()
 
@@ -97,21 +114,8 @@ class LinkScoring:
         with NpyRows(self._scratch / TABLE, weight.shape) as rows:
             rows.append(weight)
 
-    def _of_pairs(
-        self, pairs: Pairs, nodes: NDArray[np.int64], path: Path
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        embeddings = np.load(path, mmap_mode="r")
-        training = self._model.head.training
-        self._model.head.eval()
-        scores = [
-            self._of_some(embeddings, np.searchsorted(nodes, some))
-            for some in (pairs.edges, pairs.negatives)
-        ]
-        self._model.head.train(training)
-        return scores[0], scores[1]
-
     @torch.no_grad()
-    def _of_some(
+    def _of_pairs(
         self, embeddings: NDArray[np.float32], places: NDArray[np.int64]
     ) -> NDArray[np.float32]:
         scores = np.empty(len(places), np.float32)

@@ -12,7 +12,8 @@ from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import normal_split
 from outercore.training.config import TrainConfig
-from outercore.training.links.evaluate import refuse_outputs, run_of
+from outercore.training.links.evaluate import refuse_outputs
+from outercore.training.links.opened import run_of
 from outercore.training.loaders import LoaderFactory
 from outercore.training.saved import SavedModel
 from outercore.training.temporal.work import TemporalLinkWork

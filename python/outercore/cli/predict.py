@@ -1,0 +1,53 @@
+"""`outercore predict`: what a trained model says of all nodes, all graphs, or listed edges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console, options
+from outercore.cli.watch import Watch
+
+
+def predict(
+    data: options.DataSet,
+    model: Annotated[
+        Path,
+        typer.Option(help="Run of `outercore train`, or the `model` in it.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="`.parquet` to write.", show_default=False)],
+    edges: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a model of edges: the pairs to score, as a text, Parquet or `.npy` of ids or "
+            "names; `FILE:SOURCE,TARGET` chooses columns."
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory budget; as in training by default.", callback=options.size),
+    ] = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Write a model's predictions for all nodes, all graphs, or the edges of a list.
+
+    Exact: layer by layer over all neighbours, out of core. The file has a row for each node, graph
+    or edge: its id or name, the prediction, and the probability of each class; for an edge its
+    score.
+
+    **Examples**
+
+        outercore predict papers --model runs/first --out classes.parquet
+
+        outercore predict friends --model runs/links --edges pairs.csv --out scores.parquet
+    """
+    from outercore import training
+
+    with Watch(quiet=json) as watch:
+        result = training.predict(
+            data, model, out, edges=edges, memory=memory, overwrite=overwrite, observer=watch
+        )
+    console.result(result, f"{out}", console.flat(result), as_json=json)

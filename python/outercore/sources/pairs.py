@@ -1,0 +1,122 @@
+"""Lists of pairs of nodes in files: text, Parquet and NumPy arrays, some at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.names import Names
+from outercore.sources.columns import EdgeColumns, edge_columns
+from outercore.sources.edges import oriented
+from outercore.sources.npy import open_npy
+from outercore.sources.table import FileSpec, Table, open_table
+from outercore.sources.text import suffix_of
+
+_PAIRS = 1 << 17
+"""Pairs of an array that are looked at together."""
+_OTHERS = (".npz", ".mtx", ".gr", ".dimacs", ".nt")
+
+
+@dataclass(frozen=True)
+class PairList:
+    """Pairs of nodes in a file: by names where the data set has `names`, else by ids.
+
+    Rows count from 0.
+    """
+
+    spec: FileSpec
+    nodes: int
+    names: Names | None
+
+    @classmethod
+    def parse(cls, text: str, nodes: int, names: Names | None) -> PairList:
+        """The list in `FILE` or `FILE:SOURCE,TARGET`.
+
+        Errors: `NotFoundError` where there is no such file; `UnsupportedError` for formats of
+        graphs and matrices.
+        """
+        spec = FileSpec.parse(text)
+        if suffix_of(spec.path) in _OTHERS:
+            raise UnsupportedError(
+                f"edges `{spec.path}`: expected a list of pairs\n"
+                "hint: give a text, Parquet, or `.npy` [edges, 2] or [2, edges]"
+            )
+        return cls(spec, nodes, names)
+
+    def chunks(self) -> Iterator[NDArray[np.int64]]:
+        """The pairs [n, 2] in the order of the file.
+
+        Errors: `InvalidError` for what is no node, with its row.
+        """
+        first = 0
+        for pairs in self._ids() if self.names is None else self._named(self.names):
+            bad = (pairs < 0) | (pairs >= self.nodes)
+            if bad.any():
+                row, end = (int(at) for at in np.argwhere(bad)[0])
+                raise InvalidError(
+                    f"edges `{self.spec}`: row {first + row}: node {pairs[row, end]}, expected 0 "
+                    f"to {self.nodes - 1}"
+                )
+            yield pairs
+            first += len(pairs)
+
+    def _ids(self) -> Iterator[NDArray[np.int64]]:
+        if suffix_of(self.spec.path) == ".npy":
+            yield from self._array()
+            return
+        for name in self._ends:
+            if self._table.kind(name) == "text":
+                raise InvalidError(
+                    f"edges `{self.spec}`: column `{name}` holds text, and the nodes of the data "
+                    "set have ids and no names"
+                )
+        yield from self._table.numbers(self._ends, np.dtype(np.int64), "nan")
+
+    def _array(self) -> Iterator[NDArray[np.int64]]:
+        array = open_npy(self.spec, "edges")
+        if array.shape == (2, 2):
+            raise InvalidError(
+                f"edges `{self.spec.path}`: shape (2, 2) may be [2, edges] or [edges, 2]\n"
+                "hint: write the two pairs as a text"
+            )
+        which = oriented(f"edges `{self.spec.path}`", array.shape, array.dtype)
+        pairs = array.T if which == "2,E" else array
+        for first in range(0, len(pairs), _PAIRS):
+            yield np.ascontiguousarray(pairs[first : first + _PAIRS]).astype(np.int64)
+
+    def _named(self, names: Names) -> Iterator[NDArray[np.int64]]:
+        first = 0
+        for columns in self._table.texts(self._ends):
+            ends = [self._found(names, column, first) for column in columns]
+            yield np.stack(ends, axis=1)
+            first += len(columns[0])
+
+    def _found(self, names: Names, column: Any, first: int) -> NDArray[np.int64]:
+        # A name that occurs again is looked up once.
+        coded = pa.chunked_array([column]).combine_chunks().dictionary_encode()
+        distinct = coded.dictionary.to_pylist()
+        ids = np.array([-1 if (id_ := names.find(name)) is None else id_ for name in distinct])
+        found = ids.astype(np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
+        if len(missing := np.flatnonzero(found < 0)):
+            row = int(missing[0])
+            name = column[row].as_py()
+            raise NotFoundError(
+                f"edges `{self.spec}`: row {first + row}: node `{name}` is not in the data set"
+            )
+        return found
+
+    @cached_property
+    def _table(self) -> Table:
+        return open_table(self.spec, purpose="edges" if self.names is None else "named_edges")
+
+    @cached_property
+    def _ends(self) -> list[str]:
+        ends: EdgeColumns = edge_columns(self.spec, self._table)
+        return [ends.source, ends.target]

@@ -1,0 +1,256 @@
+"""Predictions of a trained model for everything there is, written as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.many_graphs import Labelled
+from outercore.names import Names
+from outercore.outputs import TableWriter, arrow_names_of, check_output, names_of_nodes, table_file
+from outercore.runs.progress import Observer
+from outercore.sources.pairs import PairList
+from outercore.training.config import TrainConfig
+from outercore.training.inference import Prediction
+from outercore.training.links.opened import opened_links
+from outercore.training.loaders import LoaderFactory, neighbor_loader
+from outercore.training.opened import config_under, model_directory, open_graph, predicting
+from outercore.training.saved import SavedModel, load_model
+from outercore.training.tasks import Task
+
+_FORMATS = (".parquet",)
+_GROUP = 1 << 16
+"""Least rows of a row group, but for the last one."""
+
+Columns: TypeAlias = dict[str, Any]
+
+
+def predict(
+    data_set: str | Path,
+    model: str | Path,
+    out: str | Path,
+    *,
+    edges: str | Path | None = None,
+    memory: str | None = None,
+    overwrite: bool = False,
+    observer: Observer | None = None,
+    open_graph: Callable[[Path], Any] = open_graph,
+    open_loader: LoaderFactory = neighbor_loader,
+) -> dict[str, Any]:
+    """Write the predictions of a trained model for all nodes, all graphs, or a list of edges.
+
+    Exact: all neighbours count. Rows are written as they are computed, and the file appears under
+    its name once it is complete.
+
+    **Shapes** of the Parquet file, in the order of ids: `id` int64, or the name where the nodes
+    have names; `prediction` int64 the class, or its name, or float32 the number, or uint8
+    `prediction_0` ... of several labels; `probability_0` ... float32 of each class or label. With
+    `edges`, in the order of the list: `source`, `target`, and `score` float32, more for likelier
+    edges.
+
+    Args:
+        data_set: its directory; labels are not needed there.
+        model: a run of `oc.train`, or its `model` directory.
+        out: the `.parquet` to write.
+        edges: of a model of edges, the pairs to score: a text, Parquet, or `.npy` of ids or names;
+            `FILE:SOURCE,TARGET` chooses columns.
+        memory: budget, by default that of the training.
+        overwrite: replace a file.
+        observer: is told how far it is.
+        open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
+
+    Returns:
+        `model`, `data_set`, `out`, `task`, and the number of `nodes`, `graphs` or `edges`.
+
+    Raises:
+        InvalidError: the model does not fit the data set; `edges` for a model of nodes; a pair of
+            the list that is none, with its row; a file that is there already.
+        NotFoundError: no such model, data set or list; a name that no node has, with its row.
+        InterruptError: after Ctrl-C or SIGTERM; nothing is left.
+
+    Example:
+        >>> import outercore as oc
+        >>> options = {"fanout": (4, 3), "hidden": 8, "epochs": 1}
+        >>> record = oc.train(tiny_dataset, out=tmp_path / "run", **options)
+        >>> found = oc.predict(tiny_dataset, tmp_path / "run", tmp_path / "scores.parquet")
+        >>> found["nodes"], found["task"]
+        (200, 'classification')
+    """
+    out, observer = Path(out), observer or Observer()
+    check_output(out, _FORMATS, option="out", overwrite=overwrite)
+    directory = model_directory(Path(model))
+    saved = load_model(directory)
+    of_links = saved.task.kind == "links"
+    if of_links != (edges is not None):
+        raise InvalidError(_about_edges(directory, of_links))
+    graph = open_graph(Path(data_set))
+    config = config_under(saved, graph, memory)
+    job = _Job(saved, directory, graph, config, out, observer, open_loader)
+    rows = job.edges(str(edges)) if of_links else job.all()
+    return {
+        "model": str(directory),
+        "data_set": str(Path(graph.root).resolve()),
+        "out": str(out),
+        "task": saved.task.name,
+        **rows,
+    }
+
+
+def _about_edges(model: Path, of_links: bool) -> str:
+    if of_links:
+        return (
+            f"model `{model}`: a model of edges scores pairs, and no list of them is given\n"
+            "hint: add `--edges FILE`"
+        )
+    return (
+        f"edges: model `{model}` predicts no edges\n"
+        "hint: leave `--edges` out, or give a run of `outercore train --task link`"
+    )
+
+
+class _Job:
+    """What a prediction is made of and with."""
+
+    def __init__(
+        self,
+        saved: SavedModel,
+        directory: Path,
+        graph: Any,
+        config: TrainConfig,
+        out: Path,
+        observer: Observer,
+        open_loader: LoaderFactory,
+    ) -> None:
+        self._task, self._graph, self._out, self._observer = saved.task, graph, out, observer
+        self._opening = (saved, directory, graph, config)
+        self._options: dict[str, Any] = {"observer": observer, "open_loader": open_loader}
+
+    def all(self) -> dict[str, int]:
+        """Writes all nodes, or graphs; says how many."""
+        with predicting(*self._opening, **self._options) as (work, open_predictor):
+            count = work.labelled.num_nodes
+            table = _NodeTable(work.labelled, self._task)
+            with _grouped(self._out, table.columns) as rows:
+                for prediction in open_predictor().exact(np.arange(count)):
+                    rows.append(table.rows(prediction))
+        return {work.rows: count}
+
+    def edges(self, listed: str) -> dict[str, int]:
+        """Writes the pairs of a list; says how many."""
+        names = names_of_nodes(self._graph)
+        pairs = PairList.parse(listed, self._graph.num_nodes, names)
+        with opened_links(*self._opening, **self._options) as (_, open_scoring):
+            # The whole list is checked before the work.
+            ends = np.zeros(self._graph.num_nodes, np.bool_)
+            count = 0
+            for some in pairs.chunks():
+                ends[some] = True
+                count += len(some)
+            kind = _id_type(names)
+            columns = {"source": kind, "target": kind, "score": pa.float32()}
+            with (
+                _grouped(self._out, columns) as rows,
+                open_scoring().embedded(np.flatnonzero(ends)) as scored,
+            ):
+                self._observer.evaluation_started("scores", count, 0)
+                for some in pairs.chunks():
+                    both = [_ids(names, column) for column in some.T]
+                    rows.append({"source": both[0], "target": both[1], "score": scored(some)})
+                    self._observer.evaluation_advanced(len(some))
+        return {"edges": count}
+
+
+class _NodeTable:
+    """The columns of the predictions of nodes, or graphs."""
+
+    def __init__(self, labelled: Labelled, task: Task) -> None:
+        self._task = task
+        self._names = names_of_nodes(labelled)
+        self._classes = _class_names(labelled, task)
+        one = pa.large_string() if self._classes is not None else pa.from_numpy_dtype(task.dtype)
+        places = range(task.outputs)
+        several = len(task.shape(1)) == 2
+        self._predictions = [f"prediction_{at}" for at in places] if several else ["prediction"]
+        self._scores = [f"probability_{at}" for at in places] if task.kind != "values" else []
+        self.columns = {
+            "id": _id_type(self._names),
+            **dict.fromkeys(self._predictions, one),
+            **dict.fromkeys(self._scores, pa.float32()),
+        }
+
+    def rows(self, prediction: Prediction) -> Columns:
+        """Those of some nodes."""
+        predicted: Any = self._task.predictions(prediction.logits)
+        if self._classes is not None:
+            predicted = [arrow_names_of(self._classes, predicted)]
+        elif len(self._predictions) > 1 or predicted.ndim == 2:
+            predicted = list(predicted.T)
+        else:
+            predicted = [predicted]
+        columns = {"id": _ids(self._names, prediction.nodes)}
+        columns |= dict(zip(self._predictions, predicted, strict=True))
+        if self._scores:
+            probabilities = self._task.probabilities(prediction.logits)
+            columns |= dict(zip(self._scores, probabilities.T, strict=True))
+        return columns
+
+
+def _class_names(labelled: Labelled, task: Task) -> Names | None:
+    """The names of the classes, where the data set has one for each."""
+    if task.kind != "classes":
+        return None
+    try:
+        names = Names(Path(labelled.root), labelled.manifest["arrays"], "class")
+    except (NotFoundError, CorruptError):
+        return None
+    return names if len(names) == task.outputs else None
+
+
+def _id_type(names: Names | None) -> pa.DataType:
+    return pa.int64() if names is None else pa.large_string()
+
+
+def _ids(names: Names | None, ids: NDArray[np.int64]) -> Any:
+    return ids if names is None else arrow_names_of(names, ids)
+
+
+class _Groups:
+    """Rows on their way to a table; as many as a row group has are written together."""
+
+    def __init__(self, table: TableWriter) -> None:
+        self._table = table
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def append(self, columns: Columns) -> None:
+        """Takes rows, given by columns."""
+        batch = self._table.batch(columns)
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        if self._rows >= _GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is there."""
+        if self._rows:
+            joined = pa.Table.from_batches(self._waiting).combine_chunks()
+            self._table.append(
+                {name: joined[name].combine_chunks() for name in joined.column_names}
+            )
+            self._waiting, self._rows = [], 0
+
+
+@contextmanager
+def _grouped(path: Path, columns: dict[str, pa.DataType]) -> Iterator[_Groups]:
+    """A table to fill within the block; nothing is left of a failure."""
+    with table_file(path, columns) as table:
+        groups = _Groups(table)
+        yield groups
+        groups.flush()
