@@ -3,7 +3,7 @@
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [far_swap] [embed-quality] [embed-partitions]
         [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
-        [scheduling] [exchanges] [layouts] [int8] [policies]
+        [scheduling] [exchanges] [layouts] [int8] [policies] [inference]
         [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
         [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
@@ -47,6 +47,7 @@ BENCHES = {
     "layouts": "benches.layouts",
     "policies": "benches.policies",
     "int8": "benches.int8",
+    "inference": "benches.inference",
 }
 
 

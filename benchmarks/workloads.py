@@ -60,6 +60,8 @@ WORKLOADS = {
         Workload("rmat24", scale=24, edges=1 << 26, width=128, seeds=1 << 16),
         # Sampled edges a second, and the import of 64 M edges.
         Workload("rmat22", scale=22, edges=1 << 26, width=0, seeds=1 << 18),
+        # Inference over all nodes: 1.2 GB, 16 arcs a node.
+        Workload("rmat21", scale=21, edges=1 << 25, width=128, seeds=1 << 15),
         # Embedding with partitions on disk: 512 MB of rows and state at 64 numbers a node.
         Workload("rmat20", scale=20, edges=1 << 23, width=0, seeds=1 << 16),
         # Serving: ten edges a node, 512 bytes of features.

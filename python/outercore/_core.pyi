@@ -322,3 +322,25 @@ def kernel_distance_scores(
     out: NDArray[np.float32],
     threads: int,
 ) -> None: ...
+def kernel_add_neighbours(
+    sources: NDArray[np.uint32] | NDArray[np.uint64],
+    next: NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    loops: NDArray[np.uint64] | None,
+    block: tuple[int, int],
+    rows_of: NDArray[np.float32],
+    places: NDArray[np.uint32] | None,
+    attention: tuple[NDArray[np.float32], NDArray[np.float32], float] | None,
+    totals: NDArray[np.float32] | None,
+    sums: NDArray[np.float32],
+    threads: int,
+) -> None: ...
+def kernel_attention_totals(
+    sources: NDArray[np.uint32] | NDArray[np.uint64],
+    next: NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    loops: NDArray[np.uint64] | None,
+    attention: tuple[NDArray[np.float32], NDArray[np.float32], float],
+    totals: NDArray[np.float32],
+    threads: int,
+) -> None: ...

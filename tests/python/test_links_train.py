@@ -257,7 +257,7 @@ def test_an_edge_model_is_no_node_model(tmp_path: Path) -> None:
     train(data_set, settings(optimiser=OptimiserConfig(epochs=1)), out=tmp_path / "run")
     with pytest.raises(UnsupportedError, match="no predictions of nodes"):
         evaluate(tmp_path / "run", predictions=tmp_path / "p.npy")
-    with pytest.raises(InvalidError, match="leave `--data` out"):
+    with pytest.raises(InvalidError, match="give that one"):
         evaluate(tmp_path / "run", other)
     with pytest.raises(NotFoundError, match="no held-out edges `all`"):
         evaluate(tmp_path / "run", split="all")

@@ -502,7 +502,7 @@ def test_a_budget_too_small_to_share_is_used_in_turns(data_set: Path, tmp_path: 
     fit(data_set, tmp_path / "plain", config(), observer=plain)
     train(
         data_set,
-        config(),
+        config(validation="sampled"),
         out=tmp_path / "run",
         observer=observer,
         open_graph=FakeGraph,
@@ -513,15 +513,13 @@ def test_a_budget_too_small_to_share_is_used_in_turns(data_set: Path, tmp_path: 
     assert observer.losses == plain.losses
 
 
-def test_exact_inference_takes_smaller_batches_before_it_takes_turns(
-    data_set: Path, tmp_path: Path
-) -> None:
+def test_exact_scores_need_less_than_a_loader_does(data_set: Path, tmp_path: Path) -> None:
     observer = Losses()
-    # 16 MiB are for validation: enough for 64 seeds, where 8192 would be taken otherwise.
-    open_loader = functools.partial(FakeLoader, memory_per_seed=256 << 10)
+    # 16 MiB are for validation: too little for a loader.
+    open_loader = functools.partial(FakeLoader, least_memory=40 << 20)
     train(
         data_set,
-        config(),
+        config(validation="full"),
         out=tmp_path / "run",
         observer=observer,
         open_graph=FakeGraph,
@@ -535,7 +533,7 @@ def test_a_batch_that_needs_more_than_planned_changes_the_cost_and_not_the_resul
 ) -> None:
     plain, tight = Losses(), Losses()
     whole = fit(data_set, tmp_path / "plain", config("gcn"), observer=plain)
-    # 48 MiB are for training, 16 for validation: both too little for some batch.
+    # 48 MiB are for training: too little for some batch.
     open_loader = functools.partial(FakeLoader, memory_per_node=320 << 10)
     record = train(
         data_set,

@@ -1,5 +1,5 @@
-//! Arithmetic of embeddings on a CPU: what a matrix product cannot do, and what would otherwise
-//! pass over memory several times.
+//! Arithmetic of embeddings and of sums over neighbours on a CPU: what a matrix product cannot do,
+//! and what would otherwise pass over memory several times.
 //!
 //! Layer 1. Pure functions of slices: no file, no table, no model. Vector instructions are chosen
 //! at run time. A result depends on its input and on the instructions of the machine, never on the
@@ -17,6 +17,7 @@ mod known;
 mod lanes;
 mod loss;
 mod model;
+mod neighbours;
 mod parallel;
 mod product;
 mod rows;
@@ -32,5 +33,6 @@ pub use draw::{Drawn, Occasion, Population, draw};
 pub use known::Known;
 pub use loss::Loss;
 pub use model::{Model, Norm, Size};
+pub use neighbours::{Attention, Block, Id, Incoming, add_neighbours, attention_totals};
 pub use parallel::in_pool;
 pub use rows::{Step, step_rows};

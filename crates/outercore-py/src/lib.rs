@@ -17,6 +17,7 @@ mod kernels;
 mod layout;
 mod loader;
 mod memory_server;
+mod neighbours;
 mod process;
 mod progress;
 mod row_arrays;
@@ -70,5 +71,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     far::register(module)?;
     kernels::register(module)?;
     layout::register(module)?;
+    neighbours::register(module)?;
     tools::register(module)
 }

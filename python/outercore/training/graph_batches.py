@@ -64,6 +64,8 @@ class GraphReader:
         self._many, self._inputs = many, inputs
         self._labels = many.array(labels)
         self._keys = [_OFFSETS, _SOURCES, *([inputs.key] if inputs.key is not None else [])]
+        self.count = many.num_nodes
+        """Graphs of the data set."""
         nodes, arcs = np.diff(many.starts), _arcs_of_graphs(many)
         sizes = nodes * (_NODE_BYTES + 2 * inputs.row_bytes) + arcs * _ARC_BYTES
         batch = int(np.sort(sizes)[-batch_size:].sum())

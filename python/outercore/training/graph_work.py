@@ -163,8 +163,10 @@ class _GraphPredictor:
         """As `exact`: no neighbours are sampled."""
         yield from self.exact(nodes)
 
-    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
-        """Predictions of the graphs `nodes`, in this order."""
+    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
+        """Predictions of the graphs `nodes`, in this order; of all without them."""
+        if nodes is None:
+            nodes = np.arange(self._reader.count)
         loader = GraphLoader(self._reader, nodes, self._batch_size)
         self._observer.evaluation_started("scores", len(loader), 0)
         with evaluating(self._model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,9 +20,10 @@ from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig
-from outercore.training.degrees import largest_window
 from outercore.training.loaders import Loaders
-from outercore.training.models import Hop, Network, Perceptron
+from outercore.training.models import Network, Perceptron
+from outercore.training.streamed.exact import Chunks, Exact
+from outercore.training.tasks import array_key
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -51,8 +52,8 @@ class Predictor(Protocol):
     def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
         """From sampled neighbours."""
 
-    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
-        """From all neighbours."""
+    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
+        """From all neighbours; `None` stands for all nodes, in order."""
 
 
 class PastOnly:
@@ -95,6 +96,7 @@ class Inference:
         self._degrees = degrees
         self._scratch = scratch
         self._device = device
+        self._loaders, self._observer, self._stop = loaders, observer, stop
         self._passes = Passes(loaders, sampling, device, observer, stop)
 
     def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
@@ -106,81 +108,76 @@ class Inference:
             for batch in self._passes.sampled(what, nodes, self._sampling.features):
                 yield prediction_of(batch, self._forward(batch))
 
-    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
+    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """Predictions from all neighbours, each layer computed once for each node.
 
-        The states between the layers lie on disk and are removed at the end; the last layer is
-        computed for `nodes` only.
+        Every layer but the last is computed for all nodes, that one for `nodes`.
 
-        Cost: reads the topology once a layer, and each state about once for each arc that no
-        cache absorbs; writes 4 bytes x width for each node and layer.
-        Errors: `NoSpaceError` where the states do not fit on the run's device.
+        Cost: reads the features once, in order; see `Exact.outputs`.
+        Errors: `BudgetError`; `NoSpaceError` where what waits on disk does not fit on the run's
+        device.
         """
         if isinstance(self._model, Perceptron):
-            yield from self.sampled(nodes, "inference")
+            every = np.arange(self._graph.num_nodes) if nodes is None else nodes
+            yield from self.sampled(every, "inference")
             return
-        with evaluating(self._model), layer_directory(self._scratch) as directory:
-            yield from self._layer_by_layer(self._model, nodes, directory)
-
-    def _layer_by_layer(
-        self, model: Network, nodes: NDArray[np.int64], directory: Path
-    ) -> Iterator[Prediction]:
-        states: list[NpyRows] = []
-        features, width = self._sampling.features, model.features
-        for index in range(model.layers - 1):
-            shape = (self._graph.num_nodes, model.width(index))
-            state = NpyRows(directory / f"layer-{index + 1}.npy", shape)
-            with state:
-                for batch in self._neighbours(model, index, features, width, None):
-                    state.append(self._layer(model, index, batch).cpu().numpy())
-            states.append(state)
-            features, width = str(state.path), model.width(index)
-            if len(states) > 1 and not model.jumping:
-                states.pop(0).remove()
-        last = model.layers - 1
-        for batch in self._neighbours(model, last, features, width, nodes):
-            state_here = self._layer(model, last, batch)
-            earlier = []
-            if model.jumping:
-                seeds = batch.n_id[: batch.batch_size].cpu().numpy()
-                earlier = [torch.from_numpy(state.rows(seeds)).to(self._device) for state in states]
-            with torch.no_grad():
-                logits = model.head([*earlier, state_here])
-            yield prediction_of(batch, logits)
-
-    def _neighbours(
-        self,
-        model: Network,
-        layer: int,
-        features: str,
-        width: int,
-        nodes: NDArray[np.int64] | None,
-    ) -> Iterator[Any]:
-        """All in-neighbours of `nodes`, or of all nodes in order, batch by batch."""
-        return self._passes.neighbours(
-            f"layer {layer + 1} of {model.layers}",
-            width,
-            lambda rows: largest_window(self._graph, rows),
-            input_nodes=nodes,
-            features=features,
-            labels=None if nodes is None else self._sampling.labels,
+        shuffled = nodes is not None and not bool((nodes[1:] > nodes[:-1]).all())
+        ascending = np.unique(nodes) if nodes is not None and shuffled else nodes
+        exact = Exact(
+            self._graph,
+            self._model,
+            self._sampling.features,
+            self._degrees,
+            ascending,
+            device=self._device,
+            observer=self._observer,
+            stop=self._stop,
         )
+        self._plan(exact)
+        with evaluating(self._model), layer_directory(self._scratch) as directory:
+            outputs = exact.outputs(directory)
+            with closing(outputs):
+                if nodes is not None and ascending is not None and shuffled:
+                    yield from self._reordered(outputs, ascending, nodes, directory)
+                    return
+                for some, logits in outputs:
+                    yield self._prediction(some, logits.cpu().numpy())
 
-    # No gradients in the two below, rather than around the loops: those are generators, and a
+    def _plan(self, exact: Exact) -> None:
+        while True:
+            try:
+                exact.plan(self._loaders.inference_memory())
+                return
+            except BudgetError as error:
+                if not self._loaders.use_whole_budget():
+                    raise self._loaders.beside(error) from None
+
+    def _reordered(
+        self, outputs: Chunks, ascending: NDArray[np.int64], nodes: NDArray[np.int64], at: Path
+    ) -> Iterator[Prediction]:
+        """The outputs of `ascending` nodes in the order of `nodes`."""
+        rows = NpyRows(at / "outputs.npy", (len(ascending), self._model.outputs))
+        with rows:
+            for _, logits in outputs:
+                rows.append(logits.cpu().numpy())
+        for first in range(0, len(nodes), _MOST_ROWS):
+            some = nodes[first : first + _MOST_ROWS]
+            yield self._prediction(some, rows.rows(np.searchsorted(ascending, some)))
+
+    def _prediction(self, nodes: NDArray[np.int64], logits: NDArray[np.float32]) -> Prediction:
+        name, labels = self._sampling.labels, _NO_LABELS
+        if name != "y" or self._graph.manifest["roles"].get("labels"):
+            key = array_key(self._graph, name).removeprefix("nodes/node/")
+            labels = self._graph.rows(key, nodes)
+            if np.issubdtype(labels.dtype, np.integer):
+                labels = labels.astype(np.int64)
+        return Prediction(nodes, logits.astype(np.float32, copy=False), labels)
+
+    # No gradients here, rather than around the loop: that is in a generator, and a
     # `no_grad` that spans a `yield` would switch them off for whoever consumes the generator.
     @torch.no_grad()
     def _forward(self, batch: Any) -> Tensor:
         return self._model(batch, self._degrees_of(batch))
-
-    @torch.no_grad()
-    def _layer(self, model: Network, index: int, batch: Any) -> Tensor:
-        hop = Hop(
-            edge_index=batch.edge_index,
-            targets=int(batch.batch_size),
-            nodes=batch.n_id,
-            degrees=self._degrees_of(batch),
-        )
-        return model.layer(index, batch.x.float(), hop)
 
     def _degrees_of(self, batch: Any) -> Tensor | None:
         return None if self._degrees is None else self._degrees[batch.n_id.cpu()].to(self._device)

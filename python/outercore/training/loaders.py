@@ -120,7 +120,7 @@ class Loaders:
                 self.training_plan = self._training.plan()
             except BudgetError as error:
                 if not self.use_whole_budget():
-                    raise beside_degrees(error, self._degrees, self.reserved_for) from None
+                    raise self.beside(error) from None
         return self._training
 
     @contextmanager
@@ -140,6 +140,16 @@ class Loaders:
             yield loader
         finally:
             loader.close()
+
+    def inference_memory(self) -> int:
+        """Bytes that an inference without a loader gets; as for `evaluation`."""
+        if not self._share:
+            self._close_training()
+        return self.evaluation_memory
+
+    def beside(self, error: BudgetError) -> BudgetError:
+        """The error of what shares the budget with in-degrees or embeddings."""
+        return beside_degrees(error, self._degrees, self.reserved_for)
 
     def use_whole_budget(self) -> bool:
         """Lets training and evaluation take turns with all of the budget from now on.

@@ -91,6 +91,10 @@ class Network(nn.Module):
         state = self._convolve(index, x, own, hop)
         if self.config.residual:
             state = state + self.skips[index](own)
+        return self.finished(index, state)
+
+    def finished(self, index: int, state: Tensor) -> Tensor:
+        """Norm, activation and dropout of layer `index`."""
         if index == self.layers - 1 and not self.jumping:
             return state
         state = functional.relu(self.gnn.norms[index](state))

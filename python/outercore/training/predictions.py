@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.many_graphs import Labelled
 from outercore.names import Names
 from outercore.outputs import TableWriter, arrow_names_of, check_output, names_of_nodes, table_file
@@ -24,6 +24,7 @@ from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.opened import config_under, model_directory, open_graph, predicting
 from outercore.training.saved import SavedModel, load_model
 from outercore.training.tasks import Task
+from outercore.training.temporal.network import TemporalLinkModel
 
 _FORMATS = (".parquet",)
 _GROUP = 1 << 16
@@ -72,6 +73,7 @@ def predict(
     Raises:
         InvalidError: the model does not fit the data set; `edges` for a model of nodes; a pair of
             the list that is none, with its row; a file that is there already.
+        UnsupportedError: a model of edges by time.
         NotFoundError: no such model, data set or list; a name that no node has, with its row.
         InterruptError: after Ctrl-C or SIGTERM; nothing is left.
 
@@ -87,6 +89,11 @@ def predict(
     check_output(out, _FORMATS, option="out", overwrite=overwrite)
     directory = model_directory(Path(model))
     saved = load_model(directory)
+    if isinstance(saved.model, TemporalLinkModel):
+        raise UnsupportedError(
+            f"model `{directory}`: a model of edges by time scores an edge at its time, and a list "
+            "of edges has none\nhint: `outercore evaluate` scores the edges of its run"
+        )
     of_links = saved.task.kind == "links"
     if of_links != (edges is not None):
         raise InvalidError(_about_edges(directory, of_links))
@@ -138,7 +145,7 @@ class _Job:
             count = work.labelled.num_nodes
             table = _NodeTable(work.labelled, self._task)
             with _grouped(self._out, table.columns) as rows:
-                for prediction in open_predictor().exact(np.arange(count)):
+                for prediction in open_predictor().exact(None):
                     rows.append(table.rows(prediction))
         return {work.rows: count}
 

@@ -67,7 +67,7 @@ class TypedInference:
                     logits = self._model(batch)
                 yield prediction_of(batch[self._labelled], logits)
 
-    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
+    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """Predictions from all neighbours, each layer computed once for each node that needs it.
 
         The encoded nodes and the states between the layers lie on disk and are removed at the end;
@@ -77,6 +77,8 @@ class TypedInference:
         each arc that no cache absorbs; writes 4 bytes x width for each node and layer.
         Errors: `NoSpaceError` where the states do not fit on the run's device.
         """
+        if nodes is None:
+            nodes = np.arange(self._graph.node_types[self._labelled])
         with evaluating(self._model), layer_directory(self._scratch) as directory:
             yield from self._layer_by_layer(nodes, directory)
 

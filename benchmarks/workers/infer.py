@@ -1,0 +1,190 @@
+"""The outputs of a network for all nodes, layer by layer. Prints one JSON line.
+
+    python benchmarks/workers/infer.py PROGRAM DATASET [--memory 512MiB] [--layers 2]
+        [--hidden 64] [--model sage] [--seconds S] [--check FILE]
+
+`outercore` is what `outercore predict` computes by, within `--memory`. `memory` has features and
+edges in memory and runs each layer of the same network at once for all nodes. `memmap` gathers the
+neighbours of 8,192 nodes at a time from `np.memmap` and runs the same layer over them; it writes
+the states of a layer to a file, which it maps for the next one. `before` is how `outercore` worked
+before: the same with its loader within `--memory`. Both stop after `--seconds`, and say how far
+they were. `--check` writes the outputs of the first nodes.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import outercore as oc
+from outercore.config.sizes import parse_size
+from outercore.mapped import mapped
+from outercore.runs.progress import Observer
+from outercore.runs.stop import StopRequest
+from outercore.training.config import ModelConfig
+from outercore.training.degrees import in_degrees
+from outercore.training.models import Hop, build_model
+from outercore.training.streamed.exact import Exact
+
+BATCH = 8192
+LOADED = 256
+"""Nodes of a batch of the loader: the busiest nodes have so many arcs that more do not fit."""
+CHECKED = 1000
+
+
+def network(options, graph):
+    """The same weights for every program."""
+    torch.manual_seed(0)
+    config = ModelConfig(kind=options.model, hidden=options.hidden, heads=2, dropout=0.0)
+    model = build_model(config, options.layers, graph.num_features, graph.num_classes).eval()
+    degrees = None
+    if model.needs_degrees:
+        degrees = torch.from_numpy(in_degrees(graph, count_loops=model.counts_loops))
+    return model, degrees
+
+
+def checked(parts):
+    """Outputs of the first nodes."""
+    return np.concatenate(parts)[:CHECKED] if parts else np.empty((0, 0))
+
+
+def outercore(options, graph, model, degrees):
+    """Streamed within a budget."""
+    exact = Exact(
+        graph, model, "x", degrees, None,
+        device=torch.device("cpu"), observer=Observer(), stop=StopRequest(),
+    )  # fmt: skip
+    exact.plan(parse_size(options.memory))
+    done, kept = 0, []
+    with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
+        for some, logits in exact.outputs(Path(scratch)):
+            done += len(some)
+            if done <= CHECKED + 4096:
+                kept.append(logits.numpy().copy())
+    moved = vars(exact.moved)
+    moved["in_memory"] = [plan.in_memory for plan in exact._plans]
+    moved["parts"] = [len(plan.parts) for plan in exact._plans]
+    return {"nodes": done, "moved": moved}, checked(kept)
+
+
+def memory(options, graph, model, degrees):
+    """Everything in memory, each layer at once."""
+    entry = graph.arrays["nodes/node/x"]
+    x = torch.from_numpy(np.fromfile(
+        Path(graph.root) / entry["file"], np.float32, offset=entry["data_offset"]
+    ).reshape(entry["shape"]))  # fmt: skip
+    offsets = graph.array("edges/edge/offsets").astype(np.int64)
+    sources = torch.from_numpy(graph.array("edges/edge/sources").astype(np.int64))
+    targets = torch.from_numpy(np.repeat(np.arange(graph.num_nodes), np.diff(offsets)))
+    hop = Hop(
+        torch.stack([sources, targets]), graph.num_nodes, torch.arange(graph.num_nodes), degrees
+    )
+    hop.arcs.incoming  # noqa: B018 - the matrix is built before the time counts
+    begun, busy = time.perf_counter(), time.process_time()
+    state = x
+    for index in range(model.layers):
+        state = model.layer(index, state, hop)
+    took = {"compute_s": time.perf_counter() - begun, "compute_cpu_s": time.process_time() - busy}
+    return {"nodes": graph.num_nodes, **took}, state[:CHECKED].numpy()
+
+
+def memmap(options, graph, model, degrees):
+    """Gathers from mapped files."""
+    offsets, sources, state = (
+        mapped(graph.root, graph.arrays[key])
+        for key in ("edges/edge/offsets", "edges/edge/sources", "nodes/node/x")
+    )
+    begun, done, read = time.perf_counter(), 0, 0
+    with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
+        for index in range(model.layers):
+            path = Path(scratch) / f"layer-{index}"
+            after = np.memmap(path, np.float32, "w+", shape=(len(state), model.width(index)))
+            for first in range(0, len(state), BATCH):
+                last = min(first + BATCH, len(state))
+                bounds = offsets[first : last + 1].astype(np.int64)
+                ids = sources[bounds[0] : bounds[-1]].astype(np.int64)
+                distinct, places = np.unique(ids, return_inverse=True)
+                own = np.arange(first, last)
+                rows = torch.from_numpy(np.concatenate([state[own], state[distinct]]))
+                read += rows.nbytes
+                targets = np.repeat(own - first, np.diff(bounds))
+                edges = np.stack([places + len(own), targets])
+                nodes = torch.from_numpy(np.concatenate([own, distinct]))
+                some = None if degrees is None else degrees[nodes]
+                hop = Hop(torch.from_numpy(edges), len(own), nodes, some)
+                after[first:last] = model.layer(index, rows, hop).numpy()
+                done += len(own)
+                if time.perf_counter() - begun > options.seconds:
+                    return {"nodes": done / model.layers, "gathered": read}, checked([])
+            state = after
+        return {"nodes": done / model.layers, "gathered": read}, np.array(state[:CHECKED])
+
+
+def before(options, graph, model, degrees):
+    """By the loader, layer by layer; what the version before the streamed one did."""
+    loader_options = {
+        "batch_size": LOADED, "memory": options.memory, "labels": None, "arrays": (),
+        "edge_ids": False, "hotness": "in_degree", "threads": options.threads,
+    }  # fmt: skip
+    begun, done, features = time.perf_counter(), 0, "x"
+    reads = []
+    with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
+        for index in range(model.layers):
+            path = Path(scratch) / f"layer-{index}.npy"
+            after = np.lib.format.open_memmap(
+                path, "w+", np.float32, (graph.num_nodes, model.width(index))
+            )
+            first = 0
+            with oc.NeighborLoader(graph, [-1], features=features, **loader_options) as loader:
+                for batch in loader:
+                    some = None if degrees is None else degrees[batch.n_id]
+                    hop = Hop(batch.edge_index, batch.batch_size, batch.n_id, some)
+                    state = model.layer(index, batch.x, hop).numpy()
+                    after[first : first + len(state)] = state
+                    first += len(state)
+                    done += len(state)
+                    if time.perf_counter() - begun > options.seconds:
+                        break
+                counters = loader.counters()["counters"]
+            reads.append({"nodes": first, "bytes": counters["feature_reads"]["bytes"]})
+            if time.perf_counter() - begun > options.seconds:
+                break
+            features = str(path)
+        return {"nodes": done / model.layers, "reads": reads}, checked([])
+
+
+PROGRAMS = {one.__name__: one for one in (outercore, memory, memmap, before)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", choices=PROGRAMS)
+    parser.add_argument("dataset")
+    parser.add_argument("--memory", default="1GiB")
+    parser.add_argument("--model", default="sage")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--scratch", default=None)
+    parser.add_argument("--check", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    graph = oc.open(options.dataset)
+    model, degrees = network(options, graph)
+    begun, busy = time.perf_counter(), time.process_time()
+    with torch.no_grad():
+        found, outputs = PROGRAMS[options.program](options, graph, model, degrees)
+    found["seconds"] = time.perf_counter() - begun
+    found["cpu_s"] = time.process_time() - busy
+    if options.check is not None:
+        np.save(options.check, outputs)
+    print(json.dumps({"program": options.program, **found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+//! Sums over in-neighbours on NumPy's memory.
+
+use std::ops::Range;
+
+use numpy::{
+    PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2, PyUntypedArrayMethods,
+};
+use outercore_core::Error;
+use outercore_kernels::{Attention, Block, Id, Incoming, add_neighbours, attention_totals};
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+use crate::rows::{rows, rows_mut};
+
+/// Numbers of all sources, numbers of the nodes, and the slope below 0.
+type Scores<'py> = (PyReadonlyArray2<'py, f32>, PyReadonlyArray2<'py, f32>, f32);
+
+/// Adds the functions to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(kernel_add_neighbours, module)?)?;
+    module.add_function(wrap_pyfunction!(kernel_attention_totals, module)?)
+}
+
+/// The sources of arcs, as a topology stores them.
+#[derive(FromPyObject)]
+enum Sources<'py> {
+    Narrow(PyReadonlyArray1<'py, u32>),
+    Wide(PyReadonlyArray1<'py, u64>),
+}
+
+/// Adds the rows of a block to the sums of the nodes that have an arc from there.
+#[pyfunction]
+#[pyo3(signature = (sources, next, ends, loops, block, rows_of, places, attention, totals, sums, threads))]
+#[allow(clippy::too_many_arguments)]
+fn kernel_add_neighbours(
+    py: Python<'_>,
+    sources: Sources<'_>,
+    mut next: PyReadwriteArray1<'_, u64>,
+    ends: PyReadonlyArray1<'_, u64>,
+    loops: Option<PyReadonlyArray1<'_, u64>>,
+    block: (u64, u64),
+    rows_of: PyReadonlyArray2<'_, f32>,
+    places: Option<PyReadonlyArray1<'_, u32>>,
+    attention: Option<Scores<'_>>,
+    totals: Option<PyReadonlyArray2<'_, f32>>,
+    mut sums: PyReadwriteArray2<'_, f32>,
+    threads: usize,
+) -> PyResult<()> {
+    let width = sums.shape()[1];
+    if rows_of.shape()[1] != width {
+        let text = format!("rows of {} numbers, expected {width}", rows_of.shape()[1]);
+        return Err(to_python(Error::invalid(text)));
+    }
+    let nodes: Range<u64> = block.0..block.1;
+    let places = places.as_ref().map(|places| places.as_slice()).transpose()?;
+    let block = Block { nodes, rows: rows(&rows_of)?, places };
+    let totals = totals.as_ref().map(rows).transpose()?.unwrap_or_default();
+    let attention = attention.as_ref().map(|scores| attention_of(scores, totals)).transpose()?;
+    let (next, ends) = (next.as_slice_mut()?, ends.as_slice()?);
+    let loops = loops.as_ref().map(|loops| loops.as_slice()).transpose()?;
+    let sums = rows_mut(&mut sums)?;
+    let (block, attention) = (&block, attention.as_ref());
+    match sources {
+        Sources::Narrow(sources) => {
+            let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
+            py.detach(|| add_neighbours(incoming, block, attention, sums, width, threads))
+        }
+        Sources::Wide(sources) => {
+            let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
+            py.detach(|| add_neighbours(incoming, block, attention, sums, width, threads))
+        }
+    }
+    .map_err(to_python)
+}
+
+/// The largest number and the sum of exponentials of each node and head.
+#[pyfunction]
+#[pyo3(signature = (sources, next, ends, loops, attention, totals, threads))]
+#[allow(clippy::too_many_arguments)]
+fn kernel_attention_totals(
+    py: Python<'_>,
+    sources: Sources<'_>,
+    next: PyReadonlyArray1<'_, u64>,
+    ends: PyReadonlyArray1<'_, u64>,
+    loops: Option<PyReadonlyArray1<'_, u64>>,
+    attention: Scores<'_>,
+    mut totals: PyReadwriteArray2<'_, f32>,
+    threads: usize,
+) -> PyResult<()> {
+    let attention = attention_of(&attention, &[])?;
+    // The arcs are only looked at.
+    let mut next = next.as_slice()?.to_vec();
+    let loops = loops.as_ref().map(|loops| loops.as_slice()).transpose()?;
+    let totals = rows_mut(&mut totals)?;
+    let (next, ends) = (next.as_mut_slice(), ends.as_slice()?);
+    match sources {
+        Sources::Narrow(sources) => {
+            let sources: &[u32] = sources.as_slice()?;
+            totals_of(py, &Incoming { sources, next, ends, loops }, &attention, totals, threads)
+        }
+        Sources::Wide(sources) => {
+            let sources: &[u64] = sources.as_slice()?;
+            totals_of(py, &Incoming { sources, next, ends, loops }, &attention, totals, threads)
+        }
+    }
+}
+
+fn totals_of<I: Id>(
+    py: Python<'_>,
+    incoming: &Incoming<'_, I>,
+    attention: &Attention<'_>,
+    totals: &mut [f32],
+    threads: usize,
+) -> PyResult<()> {
+    py.detach(|| attention_totals(incoming, attention, totals, threads)).map_err(to_python)
+}
+
+fn attention_of<'a>(scores: &'a Scores<'_>, totals: &'a [f32]) -> PyResult<Attention<'a>> {
+    let heads = scores.0.shape()[1];
+    let (sources, nodes) = (rows(&scores.0)?, rows(&scores.1)?);
+    Ok(Attention { sources, nodes, totals, heads, slope: scores.2 })
+}

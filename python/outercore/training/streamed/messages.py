@@ -1,0 +1,230 @@
+"""Where messages wait until their targets are computed: in memory, or sorted by part on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.storage import device_errors
+from outercore.training.streamed.files import Moved, read_into
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
+"""Bits that are set in a byte."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Messages of consecutive nodes.
+
+    Shapes: `rows` float32 [rows, width]; `places` uint32 [last - first], the row of each node, or
+    `None` where node `first + i` has row `i`.
+    """
+
+    first: int
+    last: int
+    rows: NDArray[np.float32]
+    places: NDArray[np.uint32] | None
+
+
+class Messages(Protocol):
+    """The messages of all nodes, which come in order; a context manager."""
+
+    def append(self, first: int, rows: NDArray[np.float32]) -> None:
+        """Takes those of the nodes from `first` on."""
+
+    def blocks(self, part: int) -> Iterator[Block]:
+        """Those that the targets of a part get, in order; a block lasts until the next one."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class MessagesInMemory:
+    """All of them are in memory, and serve every part."""
+
+    def __init__(self, nodes: int, width: int) -> None:
+        self._rows = np.empty((nodes, width), np.float32)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rows = np.empty((0, 0), np.float32)
+
+    def append(self, first: int, rows: NDArray[np.float32]) -> None:
+        """As `Messages.append`."""
+        self._rows[first : first + len(rows)] = rows
+
+    def blocks(self, part: int) -> Iterator[Block]:
+        """All of them, as one block."""
+        yield Block(0, len(self._rows), self._rows, None)
+
+
+class MessagesOnDisk:
+    """A message is written once for each part that needs it, and read back once.
+
+    Cost: of disk, the rows that the parts need together; of memory, a block.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        needed: NDArray[np.uint8],
+        nodes: int,
+        width: int,
+        *,
+        step: int,
+        block_bytes: int,
+        moved: Moved,
+    ) -> None:
+        """`needed` as `columns.needed` gives it; nodes come `step` at a time, a multiple of 8.
+
+        A block has at most `block_bytes`, or one step.
+        """
+        self._path, self._needed, self._nodes, self._width = path, needed, nodes, width
+        self._step, self._block_bytes, self._moved = step, block_bytes, moved
+        self._counts = np.add.reduceat(
+            _BITS[needed],
+            np.arange(0, needed.shape[1], step // 8),
+            axis=1,
+            dtype=np.int64,
+        )
+        """Rows of each part and step."""
+        ends = np.cumsum(self._counts.sum(axis=1)) * width * 4
+        self._starts = np.append(0, ends[:-1])
+        self._written = self._starts.copy()
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        with device_errors(f"messages `{self._path}`"):
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+        self._path.unlink()
+
+    def append(self, first: int, rows: NDArray[np.float32]) -> None:
+        """As `Messages.append`."""
+        with device_errors(f"messages `{self._path}`"):
+            for part in range(len(self._needed)):
+                chosen = rows[self._mask(part, first, first + len(rows))]
+                if chosen.nbytes:
+                    self._write(part, chosen)
+
+    def _write(self, part: int, rows: NDArray[np.float32]) -> None:
+        view = rows.reshape(-1).view(np.uint8).data
+        while len(view):
+            count = os.pwrite(self._file, view, int(self._written[part]))
+            self._written[part] += count
+            self._moved.scratch_written += count
+            view = view[count:]
+
+    def blocks(self, part: int) -> Iterator[Block]:
+        """As `Messages.blocks`."""
+        offset = int(self._starts[part])
+        for first, last, count in self._ranges(part):
+            rows = np.empty((count, self._width), np.float32)
+            with device_errors(f"messages `{self._path}`"):
+                read_into(self._file, self._path, rows, offset)
+            offset += rows.nbytes
+            self._moved.scratch_read += rows.nbytes
+            places = np.cumsum(self._mask(part, first, last), dtype=np.uint32)
+            # A node without a row comes in no arc of the part.
+            yield Block(first, last, rows, places - np.uint32(1))
+
+    def _ranges(self, part: int) -> Iterator[tuple[int, int, int]]:
+        """Nodes of a block, and its rows."""
+        first, count = 0, 0
+        # Three temporary arrays have a number for each node.
+        longest = max(self._block_bytes // 12, self._step)
+        for place, more in enumerate(self._counts[part].tolist()):
+            at = place * self._step
+            full = (count + more) * self._width * 4 > self._block_bytes
+            if count and (full or at + self._step - first > longest):
+                yield first, at, count
+                first, count = at, 0
+            count += more
+        if count:
+            yield first, self._nodes, count
+
+    def _mask(self, part: int, first: int, last: int) -> NDArray[np.bool_]:
+        some = self._needed[part, first // 8 : -(-last // 8)]
+        mask: Any = np.unpackbits(some, count=last - first)
+        return mask.view(np.bool_)
+
+
+class OwnInMemory:
+    """What targets keep of themselves, in memory."""
+
+    def __init__(self, targets: int, width: int) -> None:
+        self._rows = np.empty((targets, width), np.float32)
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rows = np.empty((0, 0), np.float32)
+
+    def append(self, rows: NDArray[np.float32]) -> None:
+        """Takes the next ones."""
+        self._rows[self._done : self._done + len(rows)] = rows
+        self._done += len(rows)
+
+    def read(self, first: int, last: int) -> NDArray[np.float32]:
+        """Those of the targets at some places."""
+        return self._rows[first:last]
+
+
+class OwnOnDisk:
+    """The same on disk: written once, read once."""
+
+    def __init__(self, path: Path, width: int, moved: Moved) -> None:
+        self._path, self._width, self._moved = path, width, moved
+        self._file = -1
+        self._end = 0
+
+    def __enter__(self) -> Self:
+        with device_errors(f"states `{self._path}`"):
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+        self._path.unlink()
+
+    def append(self, rows: NDArray[np.float32]) -> None:
+        """Takes the next ones."""
+        view = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+        with device_errors(f"states `{self._path}`"):
+            while len(view):
+                count = os.pwrite(self._file, view, self._end)
+                self._end += count
+                self._moved.scratch_written += count
+                view = view[count:]
+
+    def read(self, first: int, last: int) -> NDArray[np.float32]:
+        """Those of the targets at some places."""
+        rows = np.empty((last - first, self._width), np.float32)
+        if rows.size:
+            with device_errors(f"states `{self._path}`"):
+                read_into(self._file, self._path, rows, first * self._width * 4)
+            self._moved.scratch_read += rows.nbytes
+        return rows
