@@ -14,7 +14,8 @@ WHAT = (
     "R-MAT, 16 arcs a node, features of 512 bytes. `memory` has all in memory and runs each layer "
     "at once; its time without reading the features is `computing`. At 10 % each program has a "
     "cgroup of a tenth of the data, beside the interpreter; files are cold. `np.memmap` and the "
-    "loader gather the neighbours of 8,192 and 256 nodes at a time, and are stopped after a while. "
+    "loader gather the neighbours of 8,192 and 256 nodes at a time, and are stopped after a while; "
+    "the loader has 25 %, because at 10 % it refuses the busiest node. "
     "Workers of OpenMP wait passively."
 )
 SHARE = 0.10
@@ -36,7 +37,7 @@ def run(settings: Settings) -> Result:
     with tempfile.TemporaryDirectory(dir=settings.work) as scratch:
         for model in MODELS:
             # The slow programs are measured with one model.
-            programs = _programs(budget, limit, work.data_bytes, slow=model == MODELS[0])
+            programs = _programs(budget, limit - budget, work.data_bytes, slow=model == MODELS[0])
             trials = [
                 Trial(
                     Series(label, model, "nodes/s"),
@@ -67,22 +68,24 @@ def run(settings: Settings) -> Result:
             result.compare(f"{model}: 10 % to all", ("10 %", model), ("all", model))
         slow = MODELS[0]
         result.compare("10 % over np.memmap", ("10 %", slow), ("np.memmap, 10 %", slow), 5)
-        result.compare("10 % over the loader", ("10 %", slow), ("loader, 10 %", slow))
+        result.compare("10 % over the loader at 25 %", ("10 %", slow), ("loader, 25 %", slow))
     return result
 
 
 def _programs(
-    budget: int, limit: int, data: int, *, slow: bool
+    budget: int, besides: int, data: int, *, slow: bool
 ) -> list[tuple[str, str, int, int | None]]:
+    limit = budget + besides
     programs: list[tuple[str, str, int, int | None]] = [
         ("memory", "memory", 0, None),
         ("all", "outercore", 4 * data, None),
         ("10 %", "outercore", budget, limit),
     ]
     if slow:
+        more = budget * 5 // 2
         programs += [
             ("np.memmap, 10 %", "memmap", 0, limit),
-            ("loader, 10 %", "before", budget, limit),
+            ("loader, 25 %", "before", more, more + besides),
         ]
     return programs
 

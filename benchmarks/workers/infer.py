@@ -32,7 +32,7 @@ from outercore.training.streamed.exact import Exact
 
 BATCH = 8192
 LOADED = 256
-"""Nodes of a batch of the loader: the busiest nodes have so many arcs that more do not fit."""
+"""Nodes of a batch of the loader: the busiest have so many arcs that hardly more fit."""
 CHECKED = 1000
 
 

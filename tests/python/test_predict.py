@@ -265,7 +265,7 @@ def test_the_command_line_predicts_and_says_what_is_wrong(
         ([*command, "--overwrite", "--edges", "pairs.csv"], "predicts no edges"),
         ([*command[:1], other, *command[2:], "--overwrite"], "expected 8 features a node"),
         ([*command[:3], data_set, *command[4:], "--overwrite"], "this is a data set"),
-        ([*command, "--overwrite", "--memory", "100KiB"], "of memory, needs"),
+        ([*command, "--overwrite", "--memory", "1KiB"], "of memory, needs"),
     ):
         code, _, stderr = outcome(*wrong)
         assert (code, message in stderr) == (1, True), stderr

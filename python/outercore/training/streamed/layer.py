@@ -54,13 +54,14 @@ def plan_layer(steps: Steps, columns: Columns, nodes: int, step: int, memory: in
     The layer before or after it holds its own beside it: a layer holds at most 3/8 of `memory`
     where it can, and works with at most a half.
     """
-    scores = 4 * steps.heads * (nodes + columns.count)
-    whole = 4 * (nodes * steps.width + columns.count * steps.own_width) + scores
+    scores = 4 * steps.heads * nodes
+    kept = columns.count * (steps.own_width + steps.heads)
+    whole = 4 * (nodes * steps.width + kept) + scores
     in_memory = 8 * whole <= 3 * memory
     # More in a part would only leave the processor's caches where messages are in memory.
     part_bytes = min(memory // 8, _LARGE_PART) if in_memory else memory // 3
     # Of a target: its sums, its id, where its arcs begin, end and continue, and its attention.
-    node_bytes = 4 * steps.width + 32 + 8 * steps.heads
+    node_bytes = 4 * steps.width + 32 + 12 * steps.heads
     parts = columns.parts(step, max(part_bytes, 1), node_bytes)
     largest = max((_bytes(columns, part, node_bytes) for part in parts), default=0)
     block_bytes = max(memory // 12, _LEAST_BLOCK, 4 * steps.width * step)
@@ -98,16 +99,14 @@ class Layer:
         self._steps, self._columns, self._step, self._plan = steps, columns, step, plan
         self._device, self._stack = device, ExitStack()
         self._threads = torch.get_num_threads()
-        self._scores: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
-        if steps.heads:
-            sizes = (nodes, columns.count)
-            source, target = (np.empty((size, steps.heads), np.float32) for size in sizes)
-            self._scores = source, target
+        self._source_scores = np.empty((nodes, steps.heads), np.float32)
         self._messages: Messages
         self._own: OwnInMemory | OwnOnDisk
+        self._target_scores: OwnInMemory | OwnOnDisk
         if plan.in_memory:
             self._messages = MessagesInMemory(nodes, steps.width)
             self._own = OwnInMemory(columns.count, steps.own_width)
+            self._target_scores = OwnInMemory(columns.count, steps.heads)
             return
         self._messages = MessagesOnDisk(
             directory / f"{name}-messages",
@@ -119,11 +118,11 @@ class Layer:
             moved=moved,
         )
         self._own = OwnOnDisk(directory / f"{name}-own", steps.own_width, moved)
+        self._target_scores = OwnOnDisk(directory / f"{name}-scores", steps.heads, moved)
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self._messages)
-        self._stack.enter_context(self._own)
-        self._placed = 0
+        for store in (self._messages, self._own, self._target_scores):
+            self._stack.enter_context(store)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -137,15 +136,11 @@ class Layer:
         self._messages.append(first, message.cpu().numpy())
         among = self._columns.among(first, first + len(x))
         chosen: Any = slice(None) if among is None else torch.from_numpy(among)
-        own = self._steps.own(x[chosen])
-        self._own.append(own.cpu().numpy())
-        if self._scores is not None:
-            source, target = self._scores
+        self._own.append(self._steps.own(x[chosen]).cpu().numpy())
+        if self._steps.heads:
             of_source, of_target = self._steps.scores(message)
-            source[first : first + len(x)] = of_source.cpu().numpy()
-            here = of_target[chosen].cpu().numpy()
-            target[self._placed : self._placed + len(here)] = here
-        self._placed += len(own)
+            self._source_scores[first : first + len(x)] = of_source.cpu().numpy()
+            self._target_scores.append(of_target[chosen].cpu().numpy())
 
     def states(self) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Targets, and their new states [rows, width after], before norm and activation."""
@@ -180,8 +175,9 @@ class Layer:
         loops = incoming.nodes.astype(np.uint64) if self._steps.loops else None
         continues = incoming.starts.copy()
         attention = totals = None
-        if self._scores is not None:
-            attention = (self._scores[0], self._scores[1][first:last], self._steps.slope)
+        if self._steps.heads:
+            here = self._target_scores.read(first, last)
+            attention = (self._source_scores, here, self._steps.slope)
             totals = np.empty((last - first, 2 * self._steps.heads), np.float32)
             _core.kernel_attention_totals(
                 incoming.sources, continues, incoming.ends, loops, attention, totals, self._threads
