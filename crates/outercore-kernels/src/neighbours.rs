@@ -67,7 +67,9 @@ pub struct Attention<'a> {
     pub nodes: &'a [f32],
     /// `[nodes, 2 heads]`: the largest `s` of each head, then the sums of `exp(s - largest)`.
     pub totals: &'a [f32],
+    /// How many softmaxes there are for each node.
     pub heads: usize,
+    /// What `s` is multiplied by where it is negative.
     pub slope: f32,
 }
 

@@ -159,7 +159,9 @@ class _GraphPredictor:
         self._reader, self._model, self._batch_size = reader, model, batch_size
         self._device, self._observer, self._stop = device, observer, stop
 
-    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
+    def sampled(
+        self, nodes: NDArray[np.int64] | None, what: str = "validation"
+    ) -> Iterator[Prediction]:
         """As `exact`: no neighbours are sampled."""
         yield from self.exact(nodes)
 

@@ -49,8 +49,10 @@ class Prediction:
 class Predictor(Protocol):
     """Gives the outputs of a network for some nodes, or graphs, batch by batch."""
 
-    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
-        """From sampled neighbours."""
+    def sampled(
+        self, nodes: NDArray[np.int64] | None, what: str = "validation"
+    ) -> Iterator[Prediction]:
+        """From sampled neighbours; `None` stands for all nodes, in order."""
 
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """From all neighbours; `None` stands for all nodes, in order."""
@@ -65,11 +67,13 @@ class PastOnly:
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
 
-    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
+    def sampled(
+        self, nodes: NDArray[np.int64] | None, what: str = "validation"
+    ) -> Iterator[Prediction]:
         """From sampled neighbours."""
         return self._predictor.sampled(nodes, what)
 
-    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
+    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """As `sampled`; a fan-out of -1 takes all neighbours of the past."""
         return self._predictor.sampled(nodes, "inference")
 
@@ -99,7 +103,9 @@ class Inference:
         self._loaders, self._observer, self._stop = loaders, observer, stop
         self._passes = Passes(loaders, sampling, device, observer, stop)
 
-    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
+    def sampled(
+        self, nodes: NDArray[np.int64] | None, what: str = "validation"
+    ) -> Iterator[Prediction]:
         """Predictions from neighbours sampled with the training fan-outs.
 
         Cost: reads what a training epoch over `nodes` reads.
@@ -118,8 +124,7 @@ class Inference:
         device.
         """
         if isinstance(self._model, Perceptron):
-            every = np.arange(self._graph.num_nodes) if nodes is None else nodes
-            yield from self.sampled(every, "inference")
+            yield from self.sampled(nodes, "inference")
             return
         shuffled = nodes is not None and not bool((nodes[1:] > nodes[:-1]).all())
         ascending = np.unique(nodes) if nodes is not None and shuffled else nodes

@@ -24,7 +24,6 @@ from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.opened import config_under, model_directory, open_graph, predicting
 from outercore.training.saved import SavedModel, load_model
 from outercore.training.tasks import Task
-from outercore.training.temporal.network import TemporalLinkModel
 
 _FORMATS = (".parquet",)
 _GROUP = 1 << 16
@@ -47,8 +46,8 @@ def predict(
 ) -> dict[str, Any]:
     """Write the predictions of a trained model for all nodes, all graphs, or a list of edges.
 
-    Exact: all neighbours count. Rows are written as they are computed, and the file appears under
-    its name once it is complete.
+    Exact: all neighbours count; of a model of nodes with times, those sampled of the past. Rows are
+    written as they are computed, and the file appears under its name once it is complete.
 
     **Shapes** of the Parquet file, in the order of ids: `id` int64, or the name where the nodes
     have names; `prediction` int64 the class, or its name, or float32 the number, or uint8
@@ -68,7 +67,8 @@ def predict(
         open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
 
     Returns:
-        `model`, `data_set`, `out`, `task`, and the number of `nodes`, `graphs` or `edges`.
+        `model`, `data_set`, `out`, `task`, `neighbours` (`all` or `sampled`), and the number of
+        `nodes`, `graphs` or `edges`.
 
     Raises:
         InvalidError: the model does not fit the data set; `edges` for a model of nodes; a pair of
@@ -89,7 +89,7 @@ def predict(
     check_output(out, _FORMATS, option="out", overwrite=overwrite)
     directory = model_directory(Path(model))
     saved = load_model(directory)
-    if isinstance(saved.model, TemporalLinkModel):
+    if saved.task.kind == "links" and saved.config.sampling.time is not None:
         raise UnsupportedError(
             f"model `{directory}`: a model of edges by time scores an edge at its time, and a list "
             "of edges has none\nhint: `outercore evaluate` scores the edges of its run"
@@ -106,6 +106,7 @@ def predict(
         "data_set": str(Path(graph.root).resolve()),
         "out": str(out),
         "task": saved.task.name,
+        "neighbours": "all" if config.sampling.time is None else "sampled",
         **rows,
     }
 

@@ -55,7 +55,9 @@ class TypedInference:
         self._passes = Passes(loaders, sampling, device, observer, stop)
         self._labelled = model.schema.labelled
 
-    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
+    def sampled(
+        self, nodes: NDArray[np.int64] | None, what: str = "validation"
+    ) -> Iterator[Prediction]:
         """Predictions from neighbours sampled with the training fan-outs.
 
         Cost: reads what a training epoch over `nodes` reads.
