@@ -162,6 +162,9 @@ def test_what_lasts_is_learnt_and_scores_are_those_of_the_run(
     again = evaluate(tmp_path / "run", split="test", memory="64MiB")
     assert again["score"] == pytest.approx(scores["test"], abs=1e-6)
     assert again["edges"] == facts["test"]
+    np.save(tmp_path / "pairs.npy", np.zeros((3, 2), np.int64))
+    with pytest.raises(UnsupportedError, match="scores an edge at its time"):
+        oc.predict(data_set, tmp_path / "run", tmp_path / "o.parquet", edges=tmp_path / "pairs.npy")
 
 
 @pytest.mark.parametrize("add_reverse", [False, True])

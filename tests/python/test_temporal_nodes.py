@@ -96,6 +96,11 @@ def test_the_past_is_learnt_and_scores_are_those_of_the_run(
     again = evaluate(tmp_path / "run", split="test", memory="64MiB")
     assert again["score"] == record["result"]["scores"]["test"]
     assert again["neighbours"] == "sampled"
+    found = oc.predict(before, tmp_path / "run", tmp_path / "all.parquet")
+    assert (found["nodes"], found["neighbours"]) == (VISITS, "sampled")
+    evaluate(tmp_path / "run", split="all", predictions=tmp_path / "all.npy")
+    columns = pq.read_table(tmp_path / "all.parquet")
+    assert columns["prediction"].to_pylist() == np.load(tmp_path / "all.npy").tolist()
 
 
 def test_a_network_is_at_chance_where_the_future_has_the_label(tmp_path: Path) -> None:
