@@ -39,6 +39,8 @@ class Settings:
     """Folder with the packages of `peers/serving.txt`."""
     load: Path = Path("load")
     """The load generator: example `load` of the crate `outercore-server`."""
+    replay: Path = Path("replay")
+    """Reads made again by the engine alone: example `replay` of the crate `outercore-pipeline`."""
     scale: int = 22
     """2^scale nodes of the graph that is served, ten edges each."""
     rounds: int = 20

@@ -1,12 +1,12 @@
 """Run the side-by-side benchmarks and write their tables.
 
-    python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
-        [far_swap] [embed-quality] [embed-partitions]
+    python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [accumulator] [plan]
+        [analytics] [far] [far_swap] [embed-quality] [embed-partitions]
         [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
         [scheduling] [exchanges] [layouts] [int8] [policies] [inference]
         [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
-        [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
+        [--stores-python PATH] [--fastapi DIR] [--load PROGRAM] [--replay PROGRAM]
 
 Without names all run. Results go to `benchmarks/results/` as JSON and Markdown; the Markdown
 (with `--json` the JSON) is printed too. `--quick` takes a small graph and one run: it shows that
@@ -31,6 +31,8 @@ BENCHES = {
     "fetch": "benches.fetch",
     "import": "benches.imports",
     "epoch": "benches.epoch",
+    "accumulator": "benches.accumulator",
+    "plan": "benches.plan",
     "analytics": "benches.analytics",
     "far": "benches.far",
     "far_swap": "benches.far_swap",
@@ -101,6 +103,14 @@ def main(arguments: list[str] | None = None) -> int:
         default=Path(os.environ.get("OUTERCORE_LOAD", REPOSITORY / "target/release/examples/load")),
         help="load generator of `updates`, `serving` and `scheduling`",
     )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        default=Path(
+            os.environ.get("OUTERCORE_REPLAY", REPOSITORY / "target/release/examples/replay")
+        ),
+        help="reads made again, for `accumulator`: example `replay` of `outercore-pipeline`",
+    )
     parser.add_argument("--scale", type=int, default=22, help="2^N nodes of the served graph")
     parser.add_argument("--rounds", type=int, default=20, help="kills of each store")
     options = parser.parse_args(arguments)
@@ -115,6 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
         stores_python=options.stores_python,
         fastapi=options.fastapi,
         load=options.load,
+        replay=options.replay,
         scale=options.scale,
         rounds=3 if options.quick else options.rounds,
         repeats=1 if options.quick else options.repeats,

@@ -78,6 +78,9 @@ WORKLOADS = {
         ),
         # Serving with rows of a page each: 4 KiB of features.
         Workload("wide16", 16, edges=10 << 16, width=1024, seeds=1 << 10, order="in-edges first"),
+        # Epochs of small batches: 2 GiB of rows of 512 bytes, and of a page each.
+        Workload("rows512", 22, edges=1 << 25, width=128, seeds=1 << 16),
+        Workload("rows4096", 19, edges=1 << 22, width=1024, seeds=1 << 16),
         # For a first look and for the tests of the scripts.
         Workload("rmat18", scale=18, edges=1 << 21, width=128, seeds=1 << 13),
     )

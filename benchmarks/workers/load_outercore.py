@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--topology", default="auto")
     parser.add_argument("--policy", default="window")
     parser.add_argument("--hotness", default="presample")
+    parser.add_argument("--group", type=int, help="batches fetched together")
     options = parser.parse_args()
 
     kind = partial(oc.NeighborSampler, id_dtype="int32") if options.arrays else oc.NeighborLoader
@@ -51,6 +52,7 @@ def main() -> None:
         topology=options.topology,
         policy=options.policy,
         hotness=options.hotness,
+        group=options.group,
     )
     begun = time.perf_counter()
     plan = loader.plan()
@@ -72,8 +74,10 @@ def main() -> None:
         counters = loader.counters()
         counters.pop("timeline", None)
         epochs.append({**counts, "seconds": seconds, "counters": counters})
+    config = loader.config
     loader.close()
-    print(json.dumps({"program": "outercore", "plan_s": planned, "plan": plan, "epochs": epochs}))
+    found = {"plan_s": planned, "plan": plan, "config": config, "epochs": epochs}
+    print(json.dumps({"program": "outercore", **found}))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -21,6 +21,7 @@ from outercore.batch_arrays import batch_arrays
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
+from outercore.forecast import forecast
 from outercore.graph import EdgeType, Graph
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules
@@ -255,6 +256,32 @@ class MiniBatches(ABC, Generic[Batch]):
         self._follow_process_group()
         plan: dict[str, Any] = json.loads(self._core.plan())
         return plan
+
+    def forecast(self, step: Callable[[Batch], object] | None = None) -> dict[str, Any]:
+        """What the first and a later epoch will read, and about how long they will take.
+
+        The cache is run over the batches of two epochs, or over the first ones of them where these
+        are many, and no row of them is read. Then each stage is timed on a few batches.
+
+        Cost: a few seconds; before the first iteration.
+
+        Args:
+            step: the training step, which is called with some batches to be timed.
+
+        Returns:
+            ``first_epoch`` and ``later_epochs`` with ``seconds``, ``bottleneck``, ``hit_ratio``,
+            ``rows_read``, ``requests``, ``bytes``, and seconds by stage if it worked alone;
+            ``processor_s`` are those of all stages on all cores. The first epoch fills the cache
+            in ``fill_s`` of its seconds.
+
+        Raises:
+            InvalidError: an iteration has begun.
+            BudgetError: a batch needs more memory than those that the plan was made with.
+        """
+        self._follow_process_group()
+        core = self._core
+        widths = core.widths()
+        return forecast(core, lambda: self._batch(widths), step)
 
     def counters(self) -> dict[str, Any]:
         """Counters, hit ratio and timeline since the last call; see ``docs/guides/training.md``."""

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use outercore_cache::{ConstantPart, DynamicPart, Policy};
+use outercore_cache::Policy;
 use outercore_core::{CacheCounters, Context, Error, ReadCounters, Result};
 use outercore_io::{CostModel, Engine, FileId, RowLayout, plan_rows};
 
+use crate::MemoryPlan;
 use crate::features::by_place;
 use crate::group::Group;
+use crate::row_cache::{Admitted, Announced, RowCache};
 use crate::row_space::{Part, RowSpace, within};
 use crate::rows::RowArena;
-use crate::{MemoryPlan, Split};
 
 /// Fills row slots from the device, through the constant and the dynamic part.
 pub struct Fetcher {
@@ -19,26 +20,10 @@ pub struct Fetcher {
     /// Of each part of the rows.
     files: Vec<(FileId, RowLayout)>,
     cost: CostModel,
-    constant: ConstantPart,
-    dynamic: DynamicPart,
-    policy: Policy,
-    heat: Option<Arc<[u8]>>,
-    split: Split,
-    /// Slots `0..constant_slots` belong to the constant part, the others to the dynamic one.
+    cache: RowCache,
     arena: Arc<RowArena>,
     /// Reads since the last call of [`Fetcher::take_counters`].
     reads: ReadCounters,
-    cache: CacheCounters,
-}
-
-/// A group whose look-ahead is known to the policy and whose rows are not yet there.
-pub struct Announced {
-    /// The group.
-    pub group: Group,
-    /// Slot of every row; those of the constant part are final.
-    slots: Vec<u32>,
-    /// Indices of the rows that the dynamic part is responsible for.
-    others: Vec<u32>,
 }
 
 /// A group whose rows are all in their slots.
@@ -60,23 +45,20 @@ impl Fetcher {
         plan: &MemoryPlan,
     ) -> Result<Self> {
         let files = register(&mut engine, &rows)?;
-        let split = plan.split;
-        let slots = split.constant_slots as usize + split.dynamic_slots as usize;
-        let arena = Arc::new(RowArena::new(slots, rows.slot_bytes()));
-        Ok(Self {
-            engine,
-            rows,
-            files,
-            cost,
-            constant: ConstantPart::new(Vec::new()),
-            dynamic: DynamicPart::new(split.dynamic_slots, policy),
-            policy,
-            heat: None,
-            split,
-            arena,
-            reads: ReadCounters::default(),
-            cache: CacheCounters::default(),
-        })
+        let cache = RowCache::new(plan.split, policy);
+        let arena = Arc::new(RowArena::new(cache.slots(), rows.slot_bytes()));
+        let reads = ReadCounters::default();
+        Ok(Self { engine, rows, files, cost, cache, arena, reads })
+    }
+
+    /// As [`RowCache::know_heat`].
+    pub fn know_heat(&mut self, heat: Option<Arc<[u8]>>) {
+        self.cache.know_heat(heat);
+    }
+
+    /// Gives the slots back and leaves the engine.
+    pub fn into_engine(self) -> Engine {
+        self.engine
     }
 
     /// The slots, to assemble batches.
@@ -88,23 +70,15 @@ impl Fetcher {
     ///
     /// `rows` are sorted, distinct, and no more than the plan's constant slots.
     pub fn fill_constant(&mut self, rows: Vec<u64>) -> Result<()> {
-        if rows.len() > self.split.constant_slots as usize {
-            return Err(Error::internal(format!(
-                "{} constant rows for {} slots",
-                rows.len(),
-                self.split.constant_slots
-            )));
+        let slots = self.cache.constant_slots();
+        if rows.len() > slots as usize {
+            let count = rows.len();
+            return Err(Error::internal(format!("{count} constant rows for {slots} slots")));
         }
         let slots: Vec<u32> = (0..rows.len() as u32).collect();
         self.read_rows(rows.clone(), slots)?;
-        self.constant = ConstantPart::new(rows);
+        self.cache.fill_constant(rows);
         Ok(())
-    }
-
-    /// Tells the dynamic part the heat of each row; to be called while it is empty.
-    pub fn know_heat(&mut self, heat: Option<Arc<[u8]>>) {
-        self.heat = heat;
-        self.reset();
     }
 
     /// Reads rows from another file from now on, and keeps the cached rows. Only the rows of the nodes
@@ -125,24 +99,14 @@ impl Fetcher {
         let mut engine = open()?;
         let files = register(&mut engine, &rows)?;
         let mut new = Self { engine, rows, files, ..self };
-        let mut held = Vec::new();
-        new.constant.split(replaced, |at, slot| held.push((replaced[at], slot)), &mut Vec::new());
-        let in_cache = new.dynamic.entries().filter(|(row, _)| replaced.binary_search(row).is_ok());
-        held.extend(in_cache.map(|(row, slot)| (row, new.split.constant_slots + slot)));
-        held.sort_unstable();
-        let (rows, slots) = held.into_iter().unzip();
+        let (rows, slots) = new.cache.held(replaced).into_iter().unzip();
         new.read_rows(rows, slots)?;
         Ok(new)
     }
 
-    /// Tells the policy what is coming; groups are announced in the order in which they are fetched.
+    /// As [`RowCache::announce`].
     pub fn announce(&mut self, group: Group) -> Announced {
-        let mut slots = vec![0; group.rows.len()];
-        let mut others = Vec::new();
-        self.constant.split(&group.rows, |index, slot| slots[index] = slot, &mut others);
-        let rows: Vec<u64> = others.iter().map(|&index| group.rows[index as usize]).collect();
-        self.dynamic.announce(group.number, &rows);
-        Announced { group, slots, others }
+        self.cache.announce(group)
     }
 
     /// Brings the group's rows into slots; gives it back unchanged if there is no room yet.
@@ -150,54 +114,32 @@ impl Fetcher {
     /// **Cost** reads exactly the rows that no slot holds, with the gaps that are cheaper to read
     /// than to skip.
     pub fn fetch(&mut self, announced: Announced) -> Result<std::result::Result<Ready, Announced>> {
-        let Announced { group, mut slots, others } = announced;
-        let Ok(admission) = self.dynamic.admit(group.number) else {
-            return Ok(Err(Announced { group, slots, others }));
+        let Admitted { group, slots, missed, targets } = match self.cache.admit(announced) {
+            Ok(admitted) => admitted,
+            Err(announced) => return Ok(Err(announced)),
         };
-        let offset = self.split.constant_slots;
-        for (&index, slot) in others.iter().zip(&admission.slots) {
-            slots[index as usize] = offset + slot;
-        }
-        let (rows, targets): (Vec<u64>, Vec<u32>) = admission
-            .misses
-            .iter()
-            .map(|&miss| others[miss as usize] as usize)
-            .map(|index| (group.rows[index], slots[index]))
-            .unzip();
-        let misses = rows.len() as u64;
-        self.read_rows(rows, targets)?;
-        self.cache += CacheCounters {
-            accesses: group.accesses(),
-            distinct: group.rows.len() as u64,
-            constant_hits: (group.rows.len() - others.len()) as u64,
-            dynamic_hits: others.len() as u64 - misses,
-            misses,
-        };
+        self.read_rows(missed, targets)?;
         Ok(Ok(Ready { group, slots }))
     }
 
-    /// Takes back a group that was announced last and found no room; see
-    /// [`DynamicPart::withdraw`].
+    /// As [`RowCache::withdraw`].
     pub fn withdraw(&mut self) {
-        self.dynamic.withdraw();
+        self.cache.withdraw();
     }
 
     /// The group has been consumed.
     pub fn release(&mut self, group: u64) {
-        self.dynamic.release(group);
+        self.cache.release(group);
     }
 
-    /// Forgets the dynamic part: what was announced and pinned is void after an aborted epoch.
+    /// As [`RowCache::reset`].
     pub fn reset(&mut self) {
-        self.dynamic = DynamicPart::new(self.split.dynamic_slots, self.policy);
-        if let Some(heat) = &self.heat {
-            self.dynamic.know_heat(Arc::clone(heat));
-        }
+        self.cache.reset();
     }
 
     /// Counters since the last call.
     pub fn take_counters(&mut self) -> (ReadCounters, CacheCounters) {
-        (std::mem::take(&mut self.reads), std::mem::take(&mut self.cache))
+        (std::mem::take(&mut self.reads), self.cache.take_counters())
     }
 
     /// The rows, to assemble batches.

@@ -14,20 +14,24 @@ use outercore_far::{FarCounters, FarTier, OnProgress};
 use outercore_format::{DType, Schema};
 use outercore_store::dataset::DataSet;
 
-use crate::MemoryPlan;
 use crate::arrays::{Arrays, BatchArray};
 use crate::config::LoaderConfig;
 use crate::counters::{Counters, Shared, SharedState, lock};
 use crate::fetch::Fetcher;
+use crate::forecast::{Forecast, OnReads, Tracing};
 use crate::prepare::{Prepared, prepare};
 use crate::row_space::RowSpace;
 use crate::rules::times_of_nodes;
 use crate::seed_list::{Input, SeedList};
 use crate::stages::{FetchStage, SampleStage};
 use crate::timeline::{Span, Stage, Timeline};
+use crate::{MemoryPlan, Split};
 
 pub use batch::Batch;
 pub use epoch::{Advance, Epoch};
+
+/// Nodes of the batches of a trial: their rows are read in some tenths of a second.
+const TRIAL_NODES: u64 = 1 << 16;
 
 /// Delivers the mini-batches of a data set under a memory budget.
 ///
@@ -185,6 +189,40 @@ impl Loader {
         Ok(&self.prepared_with(on_progress)?.plan)
     }
 
+    /// What epochs will read; to be called before the first of them.
+    ///
+    /// **Cost** samples batches for a second or two; reads no row.
+    ///
+    /// # Errors
+    /// Those of [`Loader::plan`], and of sampling; `Invalid` once an epoch has begun.
+    pub fn forecast(&mut self) -> Result<Forecast> {
+        self.forecast_with(&mut |_, _| ())
+    }
+
+    /// As [`Loader::forecast`]; `on_reads` gets the reads of each group that is looked at, by the
+    /// place of the node type among those with features.
+    ///
+    /// # Errors
+    /// As for [`Loader::forecast`].
+    pub fn forecast_with(&mut self, on_reads: OnReads<'_>) -> Result<Forecast> {
+        let policy = self.config.policy;
+        let prepared = self.prepared()?;
+        let Some(engine) = &prepared.engine else {
+            return Err(Error::invalid("a forecast after the first epoch has begun"));
+        };
+        let tracing = Tracing {
+            sampling: &prepared.sampling,
+            plan: &prepared.plan,
+            rows: prepared.rows.as_ref(),
+            constant: &prepared.constant,
+            cost: &prepared.cost,
+            max_read: engine.max_read(),
+            policy,
+            heat: prepared.heat.as_ref(),
+        };
+        tracing.forecast(on_reads)
+    }
+
     /// Takes the counters and the timeline since the last call.
     pub fn take_counters(&mut self) -> (Counters, Vec<Span>, u64) {
         if let Some(prepared) = &self.prepared {
@@ -224,26 +262,76 @@ impl Loader {
         self.prepared()?;
         self.open_fetcher()?;
         self.open_arrays()?;
+        let plan = self.prepared()?.plan.clone();
+        let fetcher = self.fetcher.take();
+        self.begin(epoch, first_batch..batches, &plan, fetcher)
+    }
+
+    /// Some batches as one group, to be timed: its stages work one after the other, so that the
+    /// counters have what each takes by itself. Nothing is cached before, and nothing kept.
+    ///
+    /// To be called before the first epoch, and finished as one.
+    ///
+    /// # Errors
+    /// Those of [`Loader::plan`]; `Invalid` once an epoch has begun.
+    pub fn trial(&mut self) -> Result<Epoch> {
+        let batches = self.num_batches();
+        let policy = self.config.policy;
+        self.prepared()?;
+        self.open_arrays()?;
+        let prepared = self.prepared()?;
+        let mut plan = prepared.plan.clone();
+        let fits = TRIAL_NODES / plan.nodes_per_batch.max(1);
+        let group = fits.clamp(1, plan.split.group.into()).min(batches);
+        // Full batches, and not those that the first epoch begins with: a device remembers them.
+        let end = if batches > group { batches - 1 } else { batches };
+        let slots = plan.split.constant_slots + plan.split.dynamic_slots;
+        let split =
+            Split { group: group as u32, constant_slots: 0, dynamic_slots: slots, ..plan.split };
+        (plan.split, plan.look_ahead) = (split, 0);
+        let engine = prepared
+            .engine
+            .take()
+            .ok_or_else(|| Error::invalid("a trial after the first epoch has begun"))?;
+        let fetcher = match &prepared.rows {
+            Some(rows) => Some(Fetcher::open(engine, rows.clone(), prepared.cost, policy, &plan)?),
+            None => {
+                prepared.engine = Some(engine);
+                None
+            }
+        };
+        let mut epoch = self.begin(0, end - group..end, &plan, fetcher)?;
+        epoch.is_trial = true;
+        Ok(epoch)
+    }
+
+    /// Starts the stages over some batches of an epoch.
+    fn begin(
+        &mut self,
+        epoch: u64,
+        batches: Range<u64>,
+        plan: &MemoryPlan,
+        fetcher: Option<Fetcher>,
+    ) -> Result<Epoch> {
         let Some(prepared) = &self.prepared else {
             return Err(Error::internal("the loader lost its plan"));
         };
-        let plan = &prepared.plan;
         let (sampled_sender, sampled) = sync_channel(0);
         let (ready_sender, ready) = sync_channel(0);
         let (release, released) = channel();
         let sample_stage = SampleStage {
             sampling: Arc::clone(&prepared.sampling),
             epoch,
-            batches: first_batch..batches,
+            batches,
             group: u64::from(plan.split.group),
             ahead: prepared.sampling.begun_ahead(plan.look_ahead),
             max_rows: max_rows(plan),
             next_group: self.next_group,
             shared: Arc::clone(&self.shared),
         };
-        let arena = self.fetcher.as_ref().map(|fetcher| (fetcher.arena(), fetcher.rows().clone()));
+        let arena = fetcher.as_ref().map(|fetcher| (fetcher.arena(), fetcher.rows().clone()));
         let fetch_stage = FetchStage {
-            fetcher: self.fetcher.take(),
+            fetcher,
             arrays: self.arrays.take(),
             pool: Arc::clone(&prepared.sampling.pool),
             look_ahead: plan.look_ahead as usize,
@@ -262,6 +350,7 @@ impl Loader {
             current: None,
             position: 0,
             taken: false,
+            is_trial: false,
             clock: StageClock::start(),
             shared: Arc::clone(&self.shared),
         })
@@ -272,8 +361,14 @@ impl Loader {
     /// # Errors
     /// The first error of a stage that the consumer has not seen.
     pub fn finish(&mut self, epoch: Epoch) -> Result<()> {
+        let is_trial = epoch.is_trial;
         let (fetcher, arrays, next_group, result) = epoch.stop();
-        self.fetcher = fetcher;
+        match (fetcher, &mut self.prepared) {
+            (Some(fetcher), Some(prepared)) if is_trial => {
+                prepared.engine = Some(fetcher.into_engine());
+            }
+            (fetcher, _) => self.fetcher = fetcher,
+        }
         self.arrays = arrays;
         self.next_group = self.next_group.max(next_group);
         result

@@ -12,6 +12,7 @@ use outercore_far::Placed;
 use crate::arrays::ArraysPlan;
 use crate::config::TopologyMode;
 use crate::row_space::PlannedPart;
+use crate::trial::{Ranked, Trial};
 
 /// Groups of batches that exist at once besides those announced ahead: one being sampled, one being
 /// fetched, one being consumed.
@@ -37,7 +38,10 @@ const MOST_WORKING: Bytes = Bytes::mib(64);
 const MOST_GUESSES: u32 = 100;
 
 /// Largest number of batches fetched together.
-pub const MAX_GROUP: u32 = 32;
+pub const MAX_GROUP: u32 = 256;
+
+/// Numbers of batches that are tried.
+const GROUPS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
 /// What of the loader's files is in far memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,19 +125,6 @@ pub fn plan_topology(
     Ok(TopologyPlan { resident: false, offsets_resident, working, memory })
 }
 
-/// What the trial batches showed.
-#[derive(Clone, Debug, Default)]
-pub struct Trial {
-    /// Distinct nodes of each trial batch, ascending.
-    pub batches: Vec<Vec<u64>>,
-    /// Most nodes of a batch.
-    pub nodes: u64,
-    /// Most edges of a batch.
-    pub edges: u64,
-    /// Rows by falling heat; empty for no constant part.
-    pub hot: Vec<u64>,
-}
-
 /// Everything that [`MemoryPlan::new`] looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
@@ -149,8 +140,6 @@ pub struct PlanInput<'a> {
     pub rows: Option<&'a [PlannedPart]>,
     /// Memory of one row slot, for a row of any node type.
     pub slot_bytes: Bytes,
-    /// Features per row, at most, for the assembled batches.
-    pub width: u64,
     /// Whether edge ids are carried.
     pub edge_ids: bool,
     /// Further arrays of batches.
@@ -165,8 +154,12 @@ pub struct PlanInput<'a> {
     pub trial: &'a Trial,
     /// The device.
     pub cost: &'a CostModel,
+    /// Seconds between two groups in which the device has nothing to do.
+    pub pause_s: f64,
     /// Longest single read.
     pub max_read: Bytes,
+    /// Reads in flight.
+    pub depth: usize,
     /// What is in far memory.
     pub far: Option<FarPlan>,
 }
@@ -186,8 +179,11 @@ pub struct Split {
     pub requests_per_batch: f64,
     /// Expected bytes read per batch.
     pub bytes_per_batch: f64,
-    /// Expected device time per batch, in seconds.
+    /// Expected time of the fetching stage per batch, in seconds.
     pub seconds_per_batch: f64,
+    /// Share of this time in which the device is busy.
+    #[serde(default)]
+    pub device_share: f64,
 }
 
 /// What lives where, and what to expect from the device.
@@ -207,6 +203,9 @@ pub struct MemoryPlan {
     pub delivered: Bytes,
     /// Row slots with their bookkeeping.
     pub slots: Bytes,
+    /// Reads in flight at once, as far as their buffers have room.
+    #[serde(default)]
+    pub reads_in_flight: usize,
     /// Groups sampled ahead of the one being fetched.
     pub look_ahead: u32,
     /// Division of the slots.
@@ -215,6 +214,9 @@ pub struct MemoryPlan {
     pub num_rows: u64,
     /// Nodes per batch in the trial, at most.
     pub nodes_per_batch: u64,
+    /// Bytes of assembled feature rows per batch in the trial, at most.
+    #[serde(default)]
+    pub row_bytes_per_batch: u64,
     /// Edges per batch in the trial, at most.
     pub edges_per_batch: u64,
     /// What is in far memory, where there is a server.
@@ -260,12 +262,10 @@ impl MemoryPlan {
         }
 
         let ranks = Ranked::new(input.trial);
-        let trials = input.trials();
+        let trials = input.trial.count();
         let groups: Vec<u32> = match input.group {
             Some(group) => vec![group.min(MAX_GROUP)],
-            None => {
-                [1, 2, 3, 4, 6, 8, 12, 16, 24, 32].into_iter().filter(|&g| g <= trials).collect()
-            }
+            None => GROUPS.into_iter().filter(|&g| g <= trials).collect(),
         };
         let fixed_share = input.constant_share.map(|share| vec![share]);
         let shares = fixed_share.as_deref().unwrap_or(&CONSTANT_SHARES);
@@ -295,10 +295,10 @@ impl MemoryPlan {
         }
     }
 
-    /// The part of [`MemoryPlan::delivered`] that is feature rows, `width` float32 each.
+    /// The part of [`MemoryPlan::delivered`] that is feature rows.
     #[must_use]
-    pub fn delivered_rows(&self, width: usize) -> Bytes {
-        Bytes(DELIVERED_BATCHES * self.nodes_per_batch * width as u64 * 4)
+    pub fn delivered_rows(&self) -> Bytes {
+        Bytes(DELIVERED_BATCHES * self.row_bytes_per_batch)
     }
 
     /// Whether no feature row is ever read again.
@@ -350,10 +350,10 @@ impl PlanInput<'_> {
             bytes += reads.iter().map(|read| u64::from(read.len)).sum::<u64>();
             reading += seconds;
         }
-        let batches = f64::from(group.min(self.trials()));
+        let batches = f64::from(group.min(self.trial.count()));
         // With a single pinned group, reading cannot overlap with consuming.
         let overlap = if overlaps { 1.0 } else { 2.0 };
-        let seconds = overlap * reading;
+        let seconds = overlap * reading + self.pause_s;
         Some(Split {
             group,
             constant_slots: constant as u32,
@@ -362,12 +362,8 @@ impl PlanInput<'_> {
             requests_per_batch: requests as f64 / batches,
             bytes_per_batch: bytes as f64 / batches,
             seconds_per_batch: seconds / batches,
+            device_share: if reading > 0.0 { reading / seconds } else { 1.0 },
         })
-    }
-
-    /// Batches of the trial, at least one.
-    fn trials(&self) -> u32 {
-        self.trial.batches.len().max(1) as u32
     }
 
     /// What does not depend on the group.
@@ -377,7 +373,7 @@ impl PlanInput<'_> {
     }
 
     fn delivered(&self) -> Bytes {
-        let batch = self.trial.nodes * (self.width * 4 + 16) + self.trial.edges * 24;
+        let batch = self.trial.row_bytes + self.trial.nodes * 16 + self.trial.edges * 24;
         Bytes(DELIVERED_BATCHES * (batch + self.array_rows()))
     }
 
@@ -406,10 +402,12 @@ impl PlanInput<'_> {
             sampled: Bytes(self.in_flight(split.group)),
             delivered: self.delivered(),
             slots: Bytes(slots * (self.slot_bytes.0 + SLOT_OVERHEAD)),
+            reads_in_flight: self.depth,
             look_ahead: self.look_ahead,
             split,
             num_rows,
             nodes_per_batch: self.trial.nodes,
+            row_bytes_per_batch: self.trial.row_bytes,
             edges_per_batch: self.trial.edges,
             far: self.far,
             arrays: (self.arrays != ArraysPlan::default()).then_some(self.arrays),
@@ -418,7 +416,7 @@ impl PlanInput<'_> {
 
     /// About the least budget that works: what depends on the budget is as it is for this one.
     fn least(&self) -> Bytes {
-        let rows = self.trial.nodes.min(self.num_rows()) * 13 / 10;
+        let rows = self.trial.rows() * 13 / 10;
         let slots = rows * (self.slot_bytes.0 + SLOT_OVERHEAD);
         Bytes(self.fixed() + self.in_flight(1) + slots)
     }
@@ -450,39 +448,5 @@ impl PlanInput<'_> {
             least = Bytes(least.0 + least.0 / 50).readable();
         }
         self.refused(least)
-    }
-}
-
-/// The trial's rows with their place in the order of heat.
-struct Ranked {
-    /// `(row, rank)` by row.
-    by_row: Vec<(u64, u32)>,
-}
-
-impl Ranked {
-    fn new(trial: &Trial) -> Self {
-        let mut by_row: Vec<(u64, u32)> =
-            (0u32..).zip(&trial.hot).map(|(rank, &row)| (row, rank)).collect();
-        by_row.sort_unstable();
-        Self { by_row }
-    }
-
-    /// Distinct rows of the first `group` trial batches, ascending, with `u32::MAX` for a cold row.
-    fn distinct(&self, trial: &Trial, group: u32) -> Vec<(u64, u32)> {
-        let mut rows: Vec<u64> =
-            trial.batches.iter().take(group as usize).flatten().copied().collect();
-        rows.sort_unstable();
-        rows.dedup();
-        let mut hot = self.by_row.iter().peekable();
-        rows.into_iter()
-            .map(|row| {
-                while hot.next_if(|&&(hot_row, _)| hot_row < row).is_some() {}
-                let rank = hot
-                    .peek()
-                    .filter(|&&&(hot_row, _)| hot_row == row)
-                    .map_or(u32::MAX, |&&(_, rank)| rank);
-                (row, rank)
-            })
-            .collect()
     }
 }

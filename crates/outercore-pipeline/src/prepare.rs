@@ -19,17 +19,32 @@ use crate::arrays::{ArraysPlan, BatchArray};
 use crate::config::{Hotness, LoaderConfig, TopologyMode};
 use crate::far;
 use crate::hot::{self, Hot};
-use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, Trial, plan_topology};
+use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, plan_topology};
 use crate::row_space::RowSpace;
 use crate::rules::open_rules;
 use crate::sampling::Sampling;
 use crate::seed_list::SeedList;
+use crate::trial::Trial;
 
 /// Batches sampled to learn how large batches are and how much they share: a small part of an
 /// epoch, at most as many as are ever fetched together.
 fn trial_batches(batches: u64) -> u64 {
     (batches / 8).clamp(4, u64::from(MAX_GROUP)).min(batches)
 }
+
+/// Batches that are tried whatever their size; more of them while they are small.
+const TRIED: u64 = 32;
+
+/// Nodes of small batches that are tried.
+const TRIED_NODES: u64 = 1 << 18;
+
+/// Seconds that a group takes besides its reads: three threads hand it on, and the queue is empty
+/// in between. So it was on two cores of a virtual machine; what the device's latency adds is
+/// known from its profile.
+const HANDED_ON_S: f64 = 3e-4;
+
+/// Latency of a device without a profile, a virtual SSD.
+const USUAL_LATENCY_S: f64 = 1e-4;
 
 /// Trial batches sampled together where there are rows to plan for.
 const TRIAL_STEP: u64 = 4;
@@ -146,7 +161,7 @@ fn prepare_with(
     let of_rows = rows.as_ref().map_or(0, |rows| rows.memory().0) + of_heat;
     let reserved = Bytes(config.reserved.0 + seeds.heap_bytes() + of_rows);
 
-    let staging = reading.staging;
+    let (staging, depth) = (reading.staging, reading.depth);
     let free = Bytes(budget.0.saturating_sub(reserved.0 + staging.0));
     let (rules, of_rules) = open_rules(dataset, config, free, &reading, cost)?;
     let reserved = Bytes(reserved.0 + of_rules.0);
@@ -154,8 +169,7 @@ fn prepare_with(
     let most = most_resident(free, rows.is_some());
     let size = topology_size(dataset, config)?;
     let topology_plan = plan_topology(mode, size, free, staging, most)?;
-    let (slot_bytes, width) =
-        rows.as_ref().map_or((Bytes(0), 0), |rows| (rows.slot_bytes(), rows.width() as u64));
+    let slot_bytes = rows.as_ref().map_or(Bytes(0), RowSpace::slot_bytes);
     let left = Bytes(free.0.saturating_sub(topology_plan.memory.0));
     let fit = config.constant_share.is_none() && far::rows_fit(rows.as_ref(), left, slot_bytes);
     let far = far
@@ -172,7 +186,7 @@ fn prepare_with(
     let sampling = Arc::new(sampling);
 
     let (mut trial, mut heat) = (Trial::default(), None);
-    run_trial(&sampling, rows.is_some(), config.look_ahead, &mut trial)?;
+    run_trial(&sampling, rows.as_ref(), config.look_ahead, &mut trial)?;
     if let Some(rows) = &rows {
         let slots = (free.0 / slot_bytes.0.max(1)).min(rows.num_rows()) as usize;
         let hot = hot_rows(dataset, &sampling, config, slots, free, &mut engine)?;
@@ -186,7 +200,6 @@ fn prepare_with(
         staging,
         rows: planned.as_deref(),
         slot_bytes,
-        width,
         edge_ids: config.needs_edge_ids(),
         arrays: ArraysPlan::new(&arrays, most_arrays, budget),
         look_ahead: config.look_ahead,
@@ -194,7 +207,10 @@ fn prepare_with(
         constant_share: config.constant_share,
         trial: &trial,
         cost: &cost,
+        pause_s: HANDED_ON_S
+            + profile.as_ref().map_or(USUAL_LATENCY_S, |profile| profile.latency_s),
         max_read: engine.max_read(),
+        depth,
         far,
     };
     let plan = decide(&wanted, &arrays, mode, (config.topology, size))?;
@@ -329,16 +345,24 @@ fn most_arrays(left: Bytes, rows: bool) -> Bytes {
 ///
 /// Otherwise the first epoch finds the memory of these batches, and of the threads that sampled
 /// them: as many together as an epoch by single batches begins.
-fn run_trial(sampling: &Sampling, rows: bool, look_ahead: u32, trial: &mut Trial) -> Result<()> {
+fn run_trial(
+    sampling: &Sampling,
+    rows: Option<&RowSpace>,
+    look_ahead: u32,
+    trial: &mut Trial,
+) -> Result<()> {
     let batches = trial_batches(sampling.num_batches());
-    let step = if rows { TRIAL_STEP } else { 1 + sampling.begun_ahead(look_ahead) };
+    let step = if rows.is_some() { TRIAL_STEP } else { 1 + sampling.begun_ahead(look_ahead) };
     let mut next = 0;
-    while next < batches {
+    let mut nodes = 0;
+    while next < batches && (next < TRIED || nodes < TRIED_NODES) {
         let until = (next + step).min(batches);
         for (sampled, _) in sampling.sample(0, next..until)? {
+            nodes += sampled.nodes.len() as u64;
             trial.nodes = trial.nodes.max(sampled.nodes.len() as u64);
             trial.edges = trial.edges.max(sampled.num_edges() as u64);
-            if rows {
+            if let Some(rows) = rows {
+                trial.row_bytes = trial.row_bytes.max(rows.delivered_bytes(sampled.nodes.iter()));
                 let nodes = sampled.nodes.iter().filter(|&node| sampling.wants_row(node));
                 let mut nodes: Vec<u64> = nodes.collect();
                 nodes.sort_unstable();

@@ -370,7 +370,7 @@ impl Requests {
         };
         let number = group.number;
         // The plan has room for two batches of most nodes, which smaller ones share.
-        let room = self.plan.delivered_rows(source.width).0;
+        let room = self.plan.delivered_rows().0;
         let announced = fetcher.announce(group);
         let ready = match fetcher.fetch(announced) {
             Ok(Ok(ready)) => ready,

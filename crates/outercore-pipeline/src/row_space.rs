@@ -98,9 +98,18 @@ impl RowSpace {
         self.parts.iter().map(of).max().unwrap_or_default()
     }
 
-    /// Most features of a node.
-    pub fn width(&self) -> usize {
-        self.parts.iter().map(|part| part.source.width).max().unwrap_or(0)
+    /// Bytes of the rows of `nodes` as they are delivered, as float32.
+    pub fn delivered_bytes(&self, nodes: impl Iterator<Item = u64>) -> u64 {
+        let mut counts = vec![0; self.parts.len()];
+        for node in nodes {
+            // The parts are in the order of global ids.
+            let behind = self.parts.partition_point(|part| part.nodes.start <= node);
+            if behind > 0 && node < self.parts[behind - 1].nodes.end {
+                counts[behind - 1] += 1;
+            }
+        }
+        let widths = self.parts.iter().map(|part| part.source.width as u64);
+        widths.zip(counts).map(|(width, count)| 4 * width * count).sum()
     }
 
     /// Memory of what is known of rows besides their bytes.

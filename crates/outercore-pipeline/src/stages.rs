@@ -14,13 +14,14 @@ use rayon::{Scope, ThreadPool};
 
 use crate::arrays::Arrays;
 use crate::counters::{SharedState, lock};
-use crate::fetch::{Announced, Fetcher, Ready};
+use crate::fetch::{Fetcher, Ready};
 use crate::group::{Group, Part};
+use crate::row_cache::Announced;
 use crate::sampling::Sampling;
 use crate::timeline::Stage;
 
 /// Groups whose slots may be pinned at once: one being consumed, one being fetched.
-const PINNED_GROUPS: usize = 2;
+pub const PINNED_GROUPS: usize = 2;
 
 /// Seeds to sampled groups.
 pub struct SampleStage {
@@ -286,7 +287,8 @@ impl FetchRun {
     }
 }
 
-fn no_room(group: &Group) -> Error {
+/// A batch that no slots are left for.
+pub fn no_room(group: &Group) -> Error {
     Error::new(
         ErrorKind::Budget,
         format!(

@@ -107,6 +107,31 @@ impl Loader {
         .map_err(to_python)
     }
 
+    /// What epochs will read, as JSON; before the first of them.
+    fn forecast(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| {
+            let mut state = self.lock();
+            to_json(&state.loader()?.forecast()?)
+        })
+        .map_err(to_python)
+    }
+
+    /// Starts some batches as one group, to be timed; before the first epoch.
+    fn start_trial(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let mut state = self.lock();
+            state.stop()?;
+            state.epoch = Some(state.loader()?.trial()?);
+            Ok(())
+        })
+        .map_err(to_python)
+    }
+
+    /// Ends a trial or an epoch.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.lock().stop()).map_err(to_python)
+    }
+
     /// Elements per feature row by node type, 0 without features.
     fn widths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let widths = py.detach(|| self.lock().loader()?.widths()).map_err(to_python)?;
@@ -124,8 +149,7 @@ impl Loader {
             state.stop()?;
             state.epoch = Some(state.loader()?.epoch(epoch, first_batch)?);
             if state.spare_rows.is_none() {
-                let width = state.loader()?.widths()?.into_iter().max().unwrap_or(0);
-                let rows = state.loader()?.plan()?.delivered_rows(width);
+                let rows = state.loader()?.plan()?.delivered_rows();
                 state.spare_rows = Some(Arc::new(SpareRows::new(rows)));
             }
             Ok(())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any, ClassVar
 
 from outercore.errors import CorruptError, NotFoundError
@@ -69,9 +70,58 @@ class Run(EpochRun):
         """Bytes read from the device in an epoch, on average."""
         return records.bytes_read(self.counters) / max(len(self.epochs), 1)
 
+    @property
+    def predictions(self) -> Sequence[Prediction]:
+        """What was expected of epochs before the first one, beside what they were."""
+        expected = self.record.get("forecast") or {}
+        if not expected or not self.epochs:
+            return []
+        found = []
+        parts = (("first", self.epochs[:1]), ("later", self.epochs[1:]))
+        for name, epochs in parts:
+            if epochs:
+                one = expected["first_epoch" if name == "first" else "later_epochs"]
+                found += _compared(f"{name} epoch", one, epochs)
+        return found
+
     def score(self, split: str) -> float | None:
         """The final score on a split, `None` where there is none."""
         return (self.record.get("result") or {}).get("scores", {}).get(split)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A value that was expected, and its median over the epochs that it was expected of."""
+
+    name: str
+    predicted: float
+    measured: float
+    unit: str
+    """`s`, `ratio` or `bytes`."""
+
+    @property
+    def deviation(self) -> float:
+        """Of ratios the difference; of others the difference as a share of what was measured."""
+        difference = self.predicted - self.measured
+        if self.unit == "ratio":
+            return difference
+        return difference / self.measured if self.measured else 0.0
+
+
+def _compared(
+    name: str, expected: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]
+) -> list[Prediction]:
+    seconds = median(epoch["seconds"] for epoch in epochs)
+    bytes_read = median(records.bytes_read(epoch["counters"]) for epoch in epochs)
+    found = [
+        Prediction(f"{name}, time", expected["seconds"], seconds, "s"),
+        Prediction(f"{name}, bytes read", expected["bytes"], bytes_read, "bytes"),
+    ]
+    ratios = [records.hit_ratio(epoch["counters"]) for epoch in epochs]
+    if None not in ratios:
+        ratio = median(ratio for ratio in ratios if ratio is not None)
+        found.append(Prediction(f"{name}, hit ratio", expected["hit_ratio"], ratio, "ratio"))
+    return found
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,39 @@ def _engine(run: Run, several: bool) -> str:
         charts.timeline(run),
         charts.memory(run),
     ]
-    return f"<h2>{title}</h2>" + grid(*figures, wide=(4,))
+    return f"<h2>{title}</h2>" + grid(*figures, wide=(4,)) + _predictions(run)
+
+
+def _predictions(run: Run) -> str:
+    """What the run expected of its epochs before the first one, and what they were."""
+    if not run.predictions:
+        return ""
+    rows = []
+    for one in run.predictions:
+        values = (_shown(one.predicted, one.unit), _shown(one.measured, one.unit))
+        deviation = (
+            f"{100 * one.deviation:+.1f} points" if one.unit == "ratio" else f"{one.deviation:+.0%}"
+        )
+        cells = "".join(f"<td>{escape(value)}</td>" for value in (*values, deviation))
+        rows.append(f"<tr><th>{escape(one.name)}</th>{cells}</tr>")
+    first = run.record["forecast"]["first_epoch"]
+    later = run.record["forecast"]["later_epochs"]
+    slowest = escape(f"{first['bottleneck']}, later {later['bottleneck']}")
+    head = "<tr><th></th><th>predicted</th><th>measured</th><th>deviation</th></tr>"
+    return (
+        "<h3>Predicted and measured</h3><div class='card scroll'><table>"
+        f"{head}{''.join(rows)}<tr><th>predicted bottleneck</th><td>{slowest}</td><td></td>"
+        "<td></td></tr></table></div>"
+    )
+
+
+def _shown(value: float, unit: str) -> str:
+    match unit:
+        case "bytes":
+            return format_size(round(value))
+        case "ratio":
+            return f"{value:.1%}"
+    return f"{value:.3g} s"
 
 
 def _score(value: float | None) -> str:

@@ -18,6 +18,7 @@ from outercore.runs.stop import StopRequest
 from outercore.storage import Storage
 from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.training.config import RESUME, TrainConfig
+from outercore.training.forecast import forecast
 from outercore.training.links.metrics import LinkScores
 from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
@@ -61,7 +62,7 @@ class Trainer:
         self._stop = stop or StopRequest()
         self._storage = storage or Storage()
         self._command = command
-        self._device = _device(config.run.device)
+        self._device = device_named(config.run.device)
         torch.manual_seed(derived_seed(config.run.seed))
         self._position = Position()
         self._work = open_work(
@@ -83,6 +84,7 @@ class Trainer:
         self._checkpoints = Checkpoints(run.checkpoints, self._storage)
         self._timeline = records.Timeline(self._position.timeline)
         self._plan: dict[str, Any] = {}
+        self._forecast: dict[str, Any] = {}
         self._meter: Meter | None = None
         self._scoring: AnyScoring
         self._described: dict[str, Any] = {}
@@ -96,6 +98,7 @@ class Trainer:
         resumed = self._restore()
         self._run.remove_scratch()
         self._prepare()
+        self._forecast = self._expected(resumed)
         scalars = Scalars(self._run.scalars, self._position.epoch, RESUME)
         self._observer.started(self._described["description"])
         if unused := self._described["data_set"]["unused_edge_arrays"]:
@@ -151,6 +154,13 @@ class Trainer:
             device=str(self._device),
             validation=self._scoring.validation_kind(),
         )
+
+    def _expected(self, resumed: bool) -> dict[str, Any]:
+        """The forecast, which a resumed run takes from its record where it has one."""
+        if resumed:
+            return self._run.forecast()
+        with self._timeline.span("forecast"):
+            return forecast(self._work, self._config, self._device)
 
     def _train_epoch(self) -> None:
         """Trains on what is left of the epoch."""
@@ -309,6 +319,7 @@ class Trainer:
             "command": self._command,
             **self._described,
             "plan": self._plan,
+            "forecast": self._forecast,
             "peak_memory_bytes": records.peak_memory(),
             "epochs": self._position.epochs,
             "timeline": self._timeline.spans,
@@ -325,7 +336,11 @@ def derived_seed(*parts: int) -> int:
     return int(words[0]) >> 1
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
+    """The device that `run.device` names; a GPU for `auto` where there is one.
+
+    Errors: `InvalidError` for `cuda` without a GPU.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

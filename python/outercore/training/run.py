@@ -21,11 +21,12 @@ from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import find_split
 from outercore.training.config import TrainConfig
+from outercore.training.forecast import forecast
 from outercore.training.graph_work import with_inputs
 from outercore.training.links.evaluate import evaluate_links
 from outercore.training.links.held_out import require_topology
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.loop import Trainer
+from outercore.training.loop import Trainer, device_named
 from outercore.training.metrics import Errors
 from outercore.training.open_work import open_predicting
 from outercore.training.opened import config_under, model_directory, open_graph, predicting
@@ -102,13 +103,15 @@ def plan(
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> dict[str, Any]:
-    """How a training divides its memory: the plan of the loader that the run opens.
+    """How a training divides its memory, and what an epoch will read and take.
 
-    Opens the topology and samples some batches; trains nothing. Arguments as those of `train`.
+    Opens the topology, runs the cache over batches of two epochs, or the first ones, and times each
+    stage on a few; trains nothing. Arguments as those of `train`.
 
     Returns:
         `memory`, `in_degrees_memory` (of typed graphs `embeddings_memory`) and `validation_memory`
-        in bytes, and `training`: the record's `plan` of a run with these options.
+        in bytes; `training`: the record's `plan` of a run with these options; `forecast`: what
+        `NeighborLoader.forecast` says with the training step, empty for whole graphs.
 
     Raises:
         BudgetError: the budget is too small; the message has the least that works.
@@ -123,7 +126,9 @@ def plan(
     work = open_work(graph, chosen, open_loader=open_loader, note=observer.note)
     with closing(work.loaders) as loaders:
         loaders.training()
-        return {**loaders.shares, "training": loaders.training_plan}
+        work.prepare()
+        expected = forecast(work, chosen, device_named(chosen.run.device))
+        return {**loaders.shares, "training": loaders.training_plan, "forecast": expected}
 
 
 def _with_inputs(graph: Any, config: TrainConfig, observer: Observer) -> TrainConfig:

@@ -73,6 +73,14 @@ class TrainDirectory(RunDirectory):
             # It is written again at the end.
             return False
 
+    def forecast(self) -> dict[str, Any]:
+        """What the record expects of an epoch; nothing where there is no record yet."""
+        try:
+            return dict(self.record().get("forecast", {})) if self._record.exists() else {}
+        except CorruptError:
+            # It is written again after the next epoch.
+            return {}
+
     @staticmethod
     def identity_of(graph: Graph, config: Configuration) -> Identity:
         """The topology, and the features, labels and splits that `config` names."""

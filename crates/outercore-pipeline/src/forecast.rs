@@ -1,0 +1,469 @@
+//! What epochs will read, before anything is read: the cache is run over the batches of the first
+//! ones, and what they show is continued.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use outercore_cache::Policy;
+use outercore_core::{Bytes, CacheCounters, ReadCounters, Result};
+use outercore_io::{CostModel, PlannedRead};
+use serde::{Deserialize, Serialize};
+
+use crate::MemoryPlan;
+use crate::loader::max_rows;
+use crate::row_cache::{Admitted, Announced, RowCache};
+use crate::row_space::{PlannedPart, RowSpace};
+use crate::sampling::Sampling;
+use crate::stages::{PINNED_GROUPS, no_room};
+
+/// Nodes of batches that are looked at: about a second of sampling in memory, and as long from disk.
+const NODES_RESIDENT: u64 = 1 << 24;
+const NODES_PAGED: u64 = 1 << 20;
+
+/// Epochs that are looked at: one with an empty dynamic part, one that finds it filled.
+const EPOCHS: u64 = 2;
+
+/// Share of the groups, from the last one on, that tells how it continues.
+const TAIL: usize = 4;
+
+/// What some batches read of the feature rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RowReads {
+    /// Batches.
+    pub batches: f64,
+    /// Row accesses, before deduplication.
+    pub accesses: f64,
+    /// Distinct rows per group that no slot held, summed over groups.
+    pub misses: f64,
+    /// Read requests.
+    pub requests: f64,
+    /// Bytes that the device delivers.
+    pub bytes: f64,
+    /// Seconds that these take a busy device, by its cost model.
+    pub device_s: f64,
+}
+
+impl RowReads {
+    fn add(&mut self, more: &Self) {
+        self.batches += more.batches;
+        self.accesses += more.accesses;
+        self.misses += more.misses;
+        self.requests += more.requests;
+        self.bytes += more.bytes;
+        self.device_s += more.device_s;
+    }
+
+    /// What `batches` batches with `misses` misses read that are otherwise like these.
+    fn like(&self, batches: f64, misses: f64) -> Self {
+        let (of_batches, of_misses) = (batches / self.batches, misses / self.misses.max(1.0));
+        Self {
+            batches,
+            accesses: self.accesses * of_batches,
+            misses,
+            requests: self.requests * of_misses,
+            bytes: self.bytes * of_misses,
+            device_s: self.device_s * of_misses,
+        }
+    }
+}
+
+/// What is expected of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EpochForecast {
+    /// Of the feature rows.
+    pub rows: RowReads,
+    /// Share of row accesses that need no read; deduplication counts as a hit.
+    pub hit_ratio: f64,
+    /// Read requests of a paged topology.
+    pub topology_requests: f64,
+    /// Bytes that these bring.
+    pub topology_bytes: f64,
+}
+
+/// What is expected of the epochs of a loader.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// Batches of an epoch.
+    pub batches: u64,
+    /// Batches that were looked at; those of [`Forecast::first`] and [`Forecast::later`] alone are
+    /// no guess.
+    pub traced: u64,
+    /// Batches that are fetched together.
+    pub group: u32,
+    /// Groups that are sampled ahead of the one being fetched.
+    pub look_ahead: u32,
+    /// The device.
+    pub cost: CostModel,
+    /// Nodes of a batch.
+    pub nodes_per_batch: f64,
+    /// Edges of a batch.
+    pub edges_per_batch: f64,
+    /// Seconds to sample a batch and to find the distinct rows, with nothing else to do.
+    pub sample_s_per_batch: f64,
+    /// Reading the rows of the constant part, once.
+    pub fill: RowReads,
+    /// The first epoch, without filling the constant part.
+    pub first: EpochForecast,
+    /// An epoch after it.
+    pub later: EpochForecast,
+}
+
+/// What the groups that were looked at read, in order, from an empty dynamic part on.
+#[derive(Clone, Debug, Default)]
+struct Trace {
+    groups: Vec<RowReads>,
+    /// Whether the dynamic part was full in the end.
+    full: bool,
+    /// Slots of the dynamic part.
+    capacity: f64,
+    nodes: u64,
+    edges: u64,
+    sample_s: f64,
+    topology: ReadCounters,
+}
+
+impl Trace {
+    fn batches(&self) -> f64 {
+        self.groups.iter().map(|group| group.batches).sum()
+    }
+
+    /// What the batches `range` read, counted from the first batch of the first epoch on.
+    ///
+    /// Those that were looked at are summed up. The others are like the last quarter of them where
+    /// the dynamic part was full by then. Before, nothing has left it, so that all misses so far are
+    /// distinct rows; their number is continued as a power of the batches until it is full.
+    fn reads(&self, range: Range<f64>) -> RowReads {
+        let (mut sum, mut at) = (RowReads::default(), 0.0);
+        for group in &self.groups {
+            if at >= range.start && at < range.end {
+                sum.add(group);
+            }
+            at += group.batches;
+        }
+        let from = range.start.max(at);
+        if from >= range.end || self.groups.is_empty() {
+            return sum;
+        }
+        let mut tail = RowReads::default();
+        for group in self.groups.iter().rev().take(self.groups.len().div_ceil(TAIL)) {
+            tail.add(group);
+        }
+        let misses = if self.full || tail.misses == 0.0 {
+            tail.misses / tail.batches * (range.end - from)
+        } else {
+            self.growing(range.end) - self.growing(from)
+        };
+        sum.add(&tail.like(range.end - from, misses));
+        sum
+    }
+
+    /// Misses of the first `batches` batches, more than were looked at, where these did not fill the
+    /// dynamic part.
+    fn growing(&self, batches: f64) -> f64 {
+        let (mut all, mut half, mut at) = (0.0, 0.0, 0.0);
+        let traced = self.batches();
+        for group in &self.groups {
+            // A group over the middle counts in part.
+            let share = ((traced / 2.0 - at) / group.batches).clamp(0.0, 1.0);
+            all += group.misses;
+            half += group.misses * share;
+            at += group.batches;
+        }
+        let power = (all / half.max(1.0)).log2().clamp(0.01, 1.0);
+        // From here on the dynamic part is full, and misses keep the rate that they have there.
+        let full = traced * (self.capacity.max(all) / all).powf(1.0 / power);
+        let grown = |batches: f64| all * (batches / traced).powf(power);
+        if batches <= full {
+            return grown(batches);
+        }
+        grown(full) + power * grown(full) / full * (batches - full)
+    }
+
+    /// The forecast for epochs of `batches` batches, as far as it follows from these.
+    fn forecast(&self, batches: u64) -> Forecast {
+        let traced = self.batches();
+        let of_batch = |value: f64| if traced == 0.0 { 0.0 } else { value / traced };
+        let count = batches as f64;
+        let epoch = |range| {
+            let rows = self.reads(range);
+            let hits = if rows.accesses == 0.0 { 0.0 } else { 1.0 - rows.misses / rows.accesses };
+            EpochForecast {
+                rows,
+                hit_ratio: hits,
+                topology_requests: of_batch(self.topology.requests as f64) * count,
+                topology_bytes: of_batch(self.topology.bytes as f64) * count,
+            }
+        };
+        Forecast {
+            batches,
+            traced: traced as u64,
+            nodes_per_batch: of_batch(self.nodes as f64),
+            edges_per_batch: of_batch(self.edges as f64),
+            sample_s_per_batch: of_batch(self.sample_s),
+            first: epoch(0.0..count),
+            later: epoch(count..2.0 * count),
+            ..Forecast::default()
+        }
+    }
+}
+
+/// What to run a cache over batches with.
+pub struct Tracing<'a> {
+    /// The batches.
+    pub sampling: &'a Sampling,
+    /// The plan that a run would follow.
+    pub plan: &'a MemoryPlan,
+    /// The features, where any are delivered.
+    pub rows: Option<&'a RowSpace>,
+    /// Rows of the constant part, ascending.
+    pub constant: &'a [u64],
+    /// The device.
+    pub cost: &'a CostModel,
+    /// Longest single read.
+    pub max_read: Bytes,
+    /// Eviction of the dynamic part.
+    pub policy: Policy,
+    /// Heat of each row, where it is known.
+    pub heat: Option<&'a Arc<[u8]>>,
+}
+
+/// Receives the reads of a group, by part of the rows.
+pub type OnReads<'a> = &'a mut dyn FnMut(usize, Vec<PlannedRead>);
+
+impl Tracing<'_> {
+    /// The forecast for a run that follows the plan; what each group that is looked at would read
+    /// goes to `on_reads`.
+    ///
+    /// # Errors
+    /// As for [`Tracing::trace`].
+    pub fn forecast(&self, on_reads: OnReads<'_>) -> Result<Forecast> {
+        let trace = self.trace(on_reads)?;
+        let group = self.plan.split.group;
+        let (look_ahead, cost, fill) = (self.plan.look_ahead, *self.cost, self.fill()?);
+        let batches = self.sampling.num_batches();
+        Ok(Forecast { group, look_ahead, cost, fill, ..trace.forecast(batches) })
+    }
+
+    /// Runs the cache over the batches of two epochs, or over the first ones, as the stages of a run
+    /// would, and reads no row. What each group would read goes to `on_reads`.
+    ///
+    /// **Cost** samples the batches; a second or two. Memory: within what the plan has for groups,
+    /// and the bookkeeping of its slots.
+    ///
+    /// # Errors
+    /// Those of sampling; `Budget` for a batch that has no room.
+    fn trace(&self, on_reads: OnReads<'_>) -> Result<Trace> {
+        let split = self.plan.split;
+        let parts = self.rows.map(RowSpace::planned).transpose()?.unwrap_or_default();
+        let mut run = Run {
+            // Where everything stays in memory there is nothing to decide.
+            cache: (self.rows.is_some() && !self.plan.holds_all_rows())
+                .then(|| RowCache::new(split, self.policy)),
+            parts,
+            pending: VecDeque::new(),
+            held: VecDeque::new(),
+            trace: Trace { capacity: split.dynamic_slots.into(), ..Trace::default() },
+            on_reads,
+            tracing: self,
+        };
+        if let Some(cache) = &mut run.cache {
+            cache.know_heat(self.heat.cloned());
+            cache.fill_constant(self.constant.to_vec());
+        }
+        let resident = self.sampling.topology.resident().is_some();
+        let most = if resident { NODES_RESIDENT } else { NODES_PAGED };
+        let before = self.sampling.topology.read_counters();
+        for epoch in 0..EPOCHS {
+            if !run.epoch(epoch, most)? {
+                break;
+            }
+        }
+        let reads = self.sampling.topology.read_counters();
+        run.trace.topology = ReadCounters {
+            requests: reads.requests - before.requests,
+            bytes: reads.bytes - before.bytes,
+            useful_bytes: reads.useful_bytes - before.useful_bytes,
+        };
+        run.trace.full = run.cache.as_ref().is_some_and(RowCache::is_full);
+        Ok(run.trace)
+    }
+
+    /// What filling the constant part reads.
+    ///
+    /// # Errors
+    /// A feature file is gone.
+    fn fill(&self) -> Result<RowReads> {
+        let mut fill = RowReads::default();
+        for part in self.rows.map(RowSpace::planned).transpose()?.into_iter().flatten() {
+            self.add_reads(&mut fill, &part, self.constant);
+        }
+        fill.misses = self.constant.len() as f64;
+        Ok(fill)
+    }
+
+    fn add_reads(&self, sum: &mut RowReads, part: &PlannedPart, rows: &[u64]) -> Vec<PlannedRead> {
+        let (reads, seconds) = part.reads(rows, self.cost, self.max_read);
+        let bytes = |read| self.cost.device_bytes(read, part.layout.file_len).0;
+        sum.requests += reads.len() as f64;
+        sum.bytes += reads.iter().map(bytes).sum::<u64>() as f64;
+        sum.device_s += seconds;
+        reads
+    }
+}
+
+struct Run<'a> {
+    tracing: &'a Tracing<'a>,
+    cache: Option<RowCache>,
+    parts: Vec<PlannedPart>,
+    /// Announced, not admitted.
+    pending: VecDeque<Announced>,
+    /// Numbers of the groups whose slots are pinned.
+    held: VecDeque<u64>,
+    trace: Trace,
+    on_reads: OnReads<'a>,
+}
+
+impl Run<'_> {
+    /// Looks at the batches of an epoch until `most` nodes were seen; whether it came to its end.
+    fn epoch(&mut self, epoch: u64, most: u64) -> Result<bool> {
+        let Tracing { sampling, plan, .. } = *self.tracing;
+        let count = sampling.num_batches();
+        let (mut next, mut number) = (0, epoch << 32);
+        while next < count && self.trace.nodes < most {
+            let until = (next + u64::from(plan.split.group)).min(count);
+            let started = Instant::now();
+            let parts = sampling.sample(epoch, next..until)?;
+            let groups = sampling.group(&mut number, parts, max_rows(plan));
+            self.trace.sample_s += started.elapsed().as_secs_f64();
+            next = until;
+            for group in groups {
+                let sampled = || group.batches.iter().map(|batch| &batch.sampled);
+                self.trace.nodes += sampled().map(|one| one.nodes.len() as u64).sum::<u64>();
+                self.trace.edges += sampled().map(|one| one.num_edges() as u64).sum::<u64>();
+                let Some(cache) = &mut self.cache else {
+                    let (batches, accesses) = (group.batches.len(), group.accesses());
+                    let (batches, accesses) = (batches as f64, accesses as f64);
+                    let read = RowReads { batches, accesses, ..RowReads::default() };
+                    self.trace.groups.push(read);
+                    sampling.give_back(group);
+                    continue;
+                };
+                let announced = cache.announce(group);
+                self.pending.push_back(announced);
+                if self.pending.len() > plan.look_ahead as usize {
+                    self.admit_next()?;
+                }
+            }
+        }
+        while !self.pending.is_empty() {
+            self.admit_next()?;
+        }
+        while self.release_next() {}
+        Ok(next == count)
+    }
+
+    /// As the stage that fetches does.
+    fn admit_next(&mut self) -> Result<()> {
+        let Some(mut next) = self.pending.pop_front() else { return Ok(()) };
+        while self.held.len() >= PINNED_GROUPS {
+            self.release_next();
+        }
+        let admitted = loop {
+            let Some(cache) = &mut self.cache else { return Ok(()) };
+            match cache.admit(next) {
+                Ok(admitted) => break admitted,
+                Err(announced) => next = announced,
+            }
+            if !self.release_next() {
+                return Err(no_room(&next.group));
+            }
+        };
+        let Admitted { group, missed, .. } = admitted;
+        let counted =
+            self.cache.as_mut().map_or_else(CacheCounters::default, RowCache::take_counters);
+        let mut read = RowReads {
+            batches: group.batches.len() as f64,
+            accesses: counted.accesses as f64,
+            misses: counted.misses as f64,
+            ..RowReads::default()
+        };
+        for (place, part) in self.parts.iter().enumerate() {
+            let reads = self.tracing.add_reads(&mut read, part, &missed);
+            (self.on_reads)(place, reads);
+        }
+        self.trace.groups.push(read);
+        self.held.push_back(group.number);
+        self.tracing.sampling.give_back(group);
+        Ok(())
+    }
+
+    /// Releases the oldest group that is pinned; whether there was one.
+    fn release_next(&mut self) -> bool {
+        let Some(number) = self.held.pop_front() else { return false };
+        if let Some(cache) = &mut self.cache {
+            cache.release(number);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups of one batch with 10 accesses each, and a request of 4096 bytes for each miss.
+    fn trace(misses: &[f64], capacity: f64, full: bool) -> Trace {
+        let group = |&misses: &f64| RowReads {
+            batches: 1.0,
+            accesses: 10.0,
+            misses,
+            requests: misses,
+            bytes: misses * 4096.0,
+            device_s: misses / 1000.0,
+        };
+        let groups = misses.iter().map(group).collect();
+        Trace { groups, capacity, full, ..Trace::default() }
+    }
+
+    #[test]
+    fn epochs_that_were_looked_at_are_added_up() {
+        let seen = trace(&[8.0, 6.0, 3.0, 1.0], 100.0, false);
+        let forecast = seen.forecast(2);
+        assert_eq!(forecast.first.rows.misses, 14.0);
+        assert_eq!(forecast.first.hit_ratio, 1.0 - 14.0 / 20.0);
+        assert_eq!((forecast.later.rows.requests, forecast.later.rows.bytes), (4.0, 4.0 * 4096.0));
+        assert_eq!(forecast.later.hit_ratio, 1.0 - 4.0 / 20.0);
+    }
+
+    #[test]
+    fn behind_a_full_cache_batches_are_like_the_last_quarter() {
+        // Of eight batches the last two miss 2 each.
+        let seen = trace(&[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 2.0, 2.0], 30.0, true);
+        let forecast = seen.forecast(100);
+        assert_eq!(forecast.first.rows.misses, 43.0 + 92.0 * 2.0);
+        assert_eq!(forecast.later.rows.misses, 200.0);
+        assert_eq!(forecast.later.rows.device_s, 0.2);
+        assert_eq!(forecast.later.hit_ratio, 0.8);
+    }
+
+    #[test]
+    fn a_cache_that_is_not_full_fills_by_a_power_of_the_batches() {
+        // 100, 200: twice the batches have twice the misses, until 400 slots are full.
+        let line = trace(&[100.0, 100.0], 400.0, false);
+        assert!((line.growing(3.0) - 300.0).abs() < 1e-9);
+        assert!((line.growing(8.0) - 800.0).abs() < 1e-9);
+        // 100 by the first batch and 141 by the second: a square root, whose slope is 100 / (2
+        // sqrt(t)). 200 slots are full after four batches, where the slope is 25.
+        let root = trace(&[100.0, 100.0 * (2f64.sqrt() - 1.0)], 200.0, false);
+        assert!((root.growing(4.0) - 200.0).abs() < 1e-9, "{}", root.growing(4.0));
+        assert!((root.growing(8.0) - 300.0).abs() < 1e-9, "{}", root.growing(8.0));
+    }
+
+    #[test]
+    fn without_batches_there_is_nothing_to_expect() {
+        let forecast = Trace::default().forecast(0);
+        assert_eq!(forecast, Forecast::default());
+    }
+}

@@ -1,0 +1,153 @@
+//! Which rows of a group are in memory, and which are to be read; moves no bytes.
+
+use std::sync::Arc;
+
+use outercore_cache::{ConstantPart, DynamicPart, Policy};
+use outercore_core::CacheCounters;
+
+use crate::Split;
+use crate::group::Group;
+
+/// The constant and the dynamic part over one numbering of slots: those below `constant_slots`
+/// belong to the constant part.
+pub struct RowCache {
+    constant: ConstantPart,
+    dynamic: DynamicPart,
+    policy: Policy,
+    heat: Option<Arc<[u8]>>,
+    split: Split,
+    counters: CacheCounters,
+}
+
+/// A group whose look-ahead is known to the policy and whose rows are not yet there.
+pub struct Announced {
+    /// The group.
+    pub group: Group,
+    /// Slot of every row; those of the constant part are final.
+    slots: Vec<u32>,
+    /// Indices of the rows that the dynamic part is responsible for.
+    others: Vec<u32>,
+}
+
+/// A group that has its slots.
+pub struct Admitted {
+    /// The group.
+    pub group: Group,
+    /// Slot of every row.
+    pub slots: Vec<u32>,
+    /// Rows that no slot holds yet, ascending.
+    pub missed: Vec<u64>,
+    /// Their slots.
+    pub targets: Vec<u32>,
+}
+
+impl RowCache {
+    /// An empty cache.
+    pub fn new(split: Split, policy: Policy) -> Self {
+        Self {
+            constant: ConstantPart::new(Vec::new()),
+            dynamic: DynamicPart::new(split.dynamic_slots, policy),
+            policy,
+            heat: None,
+            split,
+            counters: CacheCounters::default(),
+        }
+    }
+
+    /// Tells the dynamic part the heat of each row; to be called while it is empty.
+    pub fn know_heat(&mut self, heat: Option<Arc<[u8]>>) {
+        self.heat = heat;
+        self.reset();
+    }
+
+    /// Takes `rows`, sorted and distinct, for the constant part: row `i` is in slot `i`.
+    pub fn fill_constant(&mut self, rows: Vec<u64>) {
+        self.constant = ConstantPart::new(rows);
+    }
+
+    /// Most rows of the constant part.
+    pub fn constant_slots(&self) -> u32 {
+        self.split.constant_slots
+    }
+
+    /// Slots of both parts.
+    pub fn slots(&self) -> usize {
+        self.split.constant_slots as usize + self.split.dynamic_slots as usize
+    }
+
+    /// Whether the dynamic part has no empty slot.
+    pub fn is_full(&self) -> bool {
+        self.dynamic.len() == self.dynamic.capacity()
+    }
+
+    /// Those of `rows`, ascending, that are in memory, with their slots; by slot's row.
+    pub fn held(&self, rows: &[u64]) -> Vec<(u64, u32)> {
+        let mut held = Vec::new();
+        self.constant.split(rows, |at, slot| held.push((rows[at], slot)), &mut Vec::new());
+        let in_cache = self.dynamic.entries().filter(|(row, _)| rows.binary_search(row).is_ok());
+        held.extend(in_cache.map(|(row, slot)| (row, self.split.constant_slots + slot)));
+        held.sort_unstable();
+        held
+    }
+
+    /// Tells the policy what is coming; groups are announced in the order in which they are fetched.
+    pub fn announce(&mut self, group: Group) -> Announced {
+        let mut slots = vec![0; group.rows.len()];
+        let mut others = Vec::new();
+        self.constant.split(&group.rows, |index, slot| slots[index] = slot, &mut others);
+        let rows: Vec<u64> = others.iter().map(|&index| group.rows[index as usize]).collect();
+        self.dynamic.announce(group.number, &rows);
+        Announced { group, slots, others }
+    }
+
+    /// Decides the slots of the group announced next; gives it back unchanged if there is no room.
+    pub fn admit(&mut self, announced: Announced) -> Result<Admitted, Announced> {
+        let Announced { group, mut slots, others } = announced;
+        let Ok(admission) = self.dynamic.admit(group.number) else {
+            return Err(Announced { group, slots, others });
+        };
+        let offset = self.split.constant_slots;
+        for (&index, slot) in others.iter().zip(&admission.slots) {
+            slots[index as usize] = offset + slot;
+        }
+        let (missed, targets): (Vec<u64>, Vec<u32>) = admission
+            .misses
+            .iter()
+            .map(|&miss| others[miss as usize] as usize)
+            .map(|index| (group.rows[index], slots[index]))
+            .unzip();
+        let misses = missed.len() as u64;
+        self.counters += CacheCounters {
+            accesses: group.accesses(),
+            distinct: group.rows.len() as u64,
+            constant_hits: (group.rows.len() - others.len()) as u64,
+            dynamic_hits: others.len() as u64 - misses,
+            misses,
+        };
+        Ok(Admitted { group, slots, missed, targets })
+    }
+
+    /// Takes back a group that was announced last and found no room; see
+    /// [`DynamicPart::withdraw`].
+    pub fn withdraw(&mut self) {
+        self.dynamic.withdraw();
+    }
+
+    /// The group has been consumed.
+    pub fn release(&mut self, group: u64) {
+        self.dynamic.release(group);
+    }
+
+    /// Forgets the dynamic part: what was announced and pinned is void after an aborted epoch.
+    pub fn reset(&mut self) {
+        self.dynamic = DynamicPart::new(self.split.dynamic_slots, self.policy);
+        if let Some(heat) = &self.heat {
+            self.dynamic.know_heat(Arc::clone(heat));
+        }
+    }
+
+    /// Counters since the last call.
+    pub fn take_counters(&mut self) -> CacheCounters {
+        std::mem::take(&mut self.counters)
+    }
+}

@@ -1,0 +1,231 @@
+"""What an epoch will take: what it reads by running the cache, times by trying each stage."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+_STEPS_S = 1.0
+"""Steps are timed for about so long, after the first one."""
+_MOST_STEPS = 8
+_PINNED_GROUPS = 2
+"""Groups whose rows are in memory at once: one being consumed, one being fetched."""
+
+
+class Core(Protocol):
+    """The core's loader, as far as it forecasts."""
+
+    def forecast(self) -> str:
+        """What epochs will read, as JSON."""
+
+    def start_trial(self) -> None:
+        """Starts some batches as one group."""
+
+    def advance(self) -> bool:
+        """Moves to the next batch."""
+
+    def stop(self) -> None:
+        """Ends what runs."""
+
+    def take_counters(self) -> str:
+        """Counters since the last call, as JSON."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a stage takes for a batch when nothing else runs, in seconds."""
+
+    wall_s: float = 0.0
+    processor_s: float = 0.0
+    """Summed over all cores."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What was measured of the stages."""
+
+    sample: Cost
+    fetch: Cost
+    """For a second of a busy device by its cost model, instead of for a batch."""
+    assemble: Cost
+    train: Cost
+    cores: int
+
+
+def forecast(
+    core: Core, batch: Callable[[], Any], step: Callable[[Any], object] | None
+) -> dict[str, Any]:
+    """As `MiniBatches.forecast`; `batch` makes the current batch of the core."""
+    began, used = time.perf_counter(), time.process_time()
+    counts: dict[str, Any] = json.loads(core.forecast())
+    sampling = Cost(
+        counts["sample_s_per_batch"], (time.process_time() - used) / max(counts["traced"], 1)
+    )
+    rates = _tried(core, batch, step, sampling, counts["cost"])
+    epochs = {name: _epoch(counts, counts[name], rates) for name in ("first", "later")}
+    fill = counts["fill"]
+    fill_s = fill["device_s"] * rates.fetch.wall_s
+    epochs["first"]["seconds"] += fill_s
+    epochs["first"]["bytes"] += round(fill["bytes"])
+    epochs["first"]["requests"] += round(fill["requests"])
+    return {
+        "batches": counts["batches"],
+        "traced_batches": counts["traced"],
+        "nodes_per_batch": counts["nodes_per_batch"],
+        "edges_per_batch": counts["edges_per_batch"],
+        "fill_s": fill_s,
+        "first_epoch": epochs["first"],
+        "later_epochs": epochs["later"],
+        "took_s": time.perf_counter() - began,
+    }
+
+
+def _tried(
+    core: Core,
+    batch: Callable[[], Any],
+    step: Callable[[Any], object] | None,
+    sampling: Cost,
+    cost: dict[str, float],
+) -> Rates:
+    """Times the stages on some batches, one after the other."""
+    core.take_counters()
+    used = time.process_time()
+    core.start_trial()
+    try:
+        found = core.advance()
+        used = time.process_time() - used
+        counted = json.loads(core.take_counters())["counters"]
+        batches = max(counted["fetch"]["items"], counted["sample"]["items"], 1)
+        reads = counted["feature_reads"]
+        device_s = (
+            reads["requests"] * cost["seconds_per_request"]
+            + reads["bytes"] * cost["seconds_per_byte"]
+        )
+        fetching = Cost(1.0, 0.0)
+        if device_s > 0.0:
+            own = max(used - batches * sampling.processor_s, 0.0)
+            fetching = Cost(counted["fetch"]["busy_s"] / device_s, own / device_s)
+        assembling, training = Cost(), Cost()
+        if found:
+            assembling, training = _consumed(core, batch, step, batches)
+    finally:
+        core.stop()
+        core.take_counters()
+    return Rates(sampling, fetching, assembling, training, len(os.sched_getaffinity(0)))
+
+
+def _consumed(
+    core: Core, batch: Callable[[], Any], step: Callable[[Any], object] | None, batches: int
+) -> tuple[Cost, Cost]:
+    """A batch assembled, and a step on it; the first of each only warms up."""
+    assembled, trained = [], []
+    until = None
+    current = batch()
+    for turn in range(1, _MOST_STEPS + 1):
+        made = _timed(batch)
+        assembled.append(made)
+        if step is not None:
+            trained.append(_timed(partial(step, current)))
+        now = time.perf_counter()
+        until = now + _STEPS_S if until is None else until
+        if len(assembled) > 2 and now > until:
+            break
+        # Behind the last batch there is none to be assembled again.
+        if turn < batches and core.advance():
+            current = batch()
+    return _mean(assembled[1:]), _mean(trained[1:])
+
+
+def _timed(work: Callable[[], object]) -> Cost:
+    wall, used = time.perf_counter(), time.process_time()
+    work()
+    return Cost(time.perf_counter() - wall, time.process_time() - used)
+
+
+def _mean(costs: list[Cost]) -> Cost:
+    count = max(len(costs), 1)
+    return Cost(
+        sum(cost.wall_s for cost in costs) / count,
+        sum(cost.processor_s for cost in costs) / count,
+    )
+
+
+def _epoch(counts: dict[str, Any], epoch: dict[str, Any], rates: Rates) -> dict[str, Any]:
+    """What is expected of one epoch."""
+    batches, rows, cost = counts["batches"], epoch["rows"], counts["cost"]
+    stages = {
+        "sample_s": batches * rates.sample.wall_s,
+        "fetch_s": rows["device_s"] * rates.fetch.wall_s,
+        "assemble_s": batches * rates.assemble.wall_s,
+        "train_s": batches * rates.train.wall_s,
+        "processor_s": (
+            batches
+            * (rates.sample.processor_s + rates.assemble.processor_s + rates.train.processor_s)
+            + rows["device_s"] * rates.fetch.processor_s
+        )
+        / rates.cores,
+    }
+    groups = max(math.ceil(batches / max(counts["group"], 1)), 1)
+    waiting = pipeline_seconds(
+        groups,
+        stages["sample_s"] / groups,
+        stages["fetch_s"] / groups,
+        (stages["assemble_s"] + stages["train_s"]) / groups,
+        counts["look_ahead"],
+    )
+    # A topology on disk is read from the same device as the features.
+    topology_s = (
+        epoch["topology_requests"] * cost["seconds_per_request"]
+        + epoch["topology_bytes"] * cost["seconds_per_byte"]
+    )
+    stages["device_s"] = stages["fetch_s"] + min(topology_s, stages["sample_s"])
+    return {
+        "seconds": max(waiting, stages["processor_s"], stages["device_s"]),
+        "bottleneck": _bottleneck(stages),
+        "hit_ratio": epoch["hit_ratio"],
+        "rows_read": round(rows["misses"]),
+        "requests": round(rows["requests"] + epoch["topology_requests"]),
+        "bytes": round(rows["bytes"] + epoch["topology_bytes"]),
+        **stages,
+    }
+
+
+def _bottleneck(stages: dict[str, float]) -> str:
+    """What an epoch waits for most; the processor where the stages share its cores."""
+    names = {
+        "sample_s": "sampling",
+        "device_s": "device",
+        "assemble_s": "assembling",
+        "train_s": "model",
+        "processor_s": "processor",
+    }
+    return names[max(names, key=lambda name: stages[name])]
+
+
+def pipeline_seconds(
+    groups: int, sample_s: float, fetch_s: float, consume_s: float, look_ahead: int
+) -> float:
+    """Seconds of an epoch of `groups` groups, each of which takes so long in each stage.
+
+    A group is fetched when the one before it is, `look_ahead` more are sampled, and at most one
+    other is being consumed; it is consumed after the one before it.
+
+    Example:
+        >>> pipeline_seconds(4, 1.0, 2.0, 0.5, look_ahead=1)
+        10.5
+    """
+    fetched = [0.0] * groups
+    consumed = [0.0] * groups
+    for group in range(groups):
+        sampled = sample_s * min(group + 1 + look_ahead, groups)
+        before = fetched[group - 1] if group else 0.0
+        held = consumed[group - _PINNED_GROUPS] if group >= _PINNED_GROUPS else 0.0
+        fetched[group] = max(sampled, before, held) + fetch_s
+        consumed[group] = max(fetched[group], consumed[group - 1] if group else 0.0) + consume_s
+    return consumed[-1]

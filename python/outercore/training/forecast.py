@@ -1,0 +1,71 @@
+"""What an epoch of a training will read and take, before the first one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from outercore.errors import BudgetError
+from outercore.minibatches import MiniBatches
+from outercore.training.config import TrainConfig
+from outercore.training.work import Work
+
+
+def forecast(work: Work, config: TrainConfig, device: torch.device) -> dict[str, Any]:
+    """The forecast of the training loader, with steps of the network among its stages.
+
+    Empty for whole graphs and edges, which have other batches. The network and PyTorch's generators
+    stay as they are: steps are tried on a copy.
+
+    Cost: see `MiniBatches.forecast`; the memory of a network and its optimiser.
+    """
+    loader = work.loaders.training()
+    if not isinstance(loader, MiniBatches):
+        return {}
+    generators = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=generators), _copied(work):
+        step = _Step(work, config, device)
+        try:
+            found = loader.forecast(step)
+        except BudgetError:
+            # A batch is larger than those of the plan. The run itself finds out what to do.
+            return {}
+    if not work.loaders.shares["validation_memory"]:
+        # Each validation takes the memory of the caches.
+        found["later_epochs"] = dict(found["first_epoch"])
+    return found
+
+
+@contextmanager
+def _copied(work: Work) -> Iterator[None]:
+    """Within it the network is a copy."""
+    network = work.model
+    work.model = copy.deepcopy(network)
+    try:
+        yield
+    finally:
+        work.model = network
+
+
+class _Step:
+    """A training step."""
+
+    def __init__(self, work: Work, config: TrainConfig, device: torch.device) -> None:
+        self._work, self._device = work, device
+        work.model.to(device).train()
+        self._adam = torch.optim.Adam(
+            work.model.parameters(),
+            lr=config.optimiser.learning_rate,
+            weight_decay=config.optimiser.weight_decay,
+        )
+
+    def __call__(self, batch: Any) -> None:
+        self._adam.zero_grad(set_to_none=True)
+        loss, _ = self._work.loss(batch, self._device)
+        float(loss.detach())
+        loss.backward()
+        self._adam.step()
