@@ -41,18 +41,24 @@ class Workload:
 
 
 WORKLOADS = (
-    Workload("sage, small budget", "rows512", {"budget.memory": "256MiB", "sampling.fanout": "15,10"}),
-    Workload("sage, all in memory", "rows512", {"budget.memory": "6GiB", "sampling.fanout": "15,10"}),
-    Workload("rgcn, several types", "typed", {"budget.memory": "384MiB", "model.kind": "rgcn"}),
+    Workload("sage, small budget", "rows512", {"budget.memory": "256MiB"}),
+    Workload("sage, all in memory", "rows512", {"budget.memory": "6GiB"}),
     Workload(
-        "gat, wide fan-out", "rows512",
-        {"budget.memory": "1GiB", "sampling.fanout": "30,10", "model.kind": "gat"},
+        "rgcn, several types",
+        "typed",
+        {"budget.memory": "384MiB", "model.kind": "rgcn", "sampling.fanout": "10,5"},
     ),
     Workload(
-        "sage, rows of a page, small batches", "rows4096",
+        "gat, wide fan-out",
+        "rows512",
+        {"budget.memory": "1GiB", "model.kind": "gat", "sampling.fanout": "30,10"},
+    ),
+    Workload(
+        "sage, rows of a page, small batches",
+        "rows4096",
         {"budget.memory": "512MiB", "sampling.fanout": "5,5", "sampling.batch_size": 64},
     ),
-)  # fmt: skip
+)
 
 
 def run(settings: Settings) -> Result:
@@ -81,7 +87,6 @@ def _measure(result: Result, settings: Settings, work: Workload) -> None:
     options = sets(
         {
             "model.hidden": 128,
-            "sampling.fanout": "10,5",
             "optimiser.epochs": EPOCHS,
             "optimiser.patience": 0,
             "budget.threads": settings.threads,

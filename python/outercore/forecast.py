@@ -9,11 +9,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
+from threading import Thread
 from typing import Any, Protocol
 
 _STEPS_S = 1.0
 """Steps are timed for about so long, after the first one."""
 _MOST_STEPS = 8
+_SPIN_S = 0.05
+"""Threads are timed for so long, to see how many cores there are for them."""
+_FEWEST_CORES = 0.1
 _PINNED_GROUPS = 2
 """Groups whose rows are in memory at once: one being consumed, one being fetched."""
 
@@ -55,7 +60,8 @@ class Rates:
     """For a second of a busy device by its cost model, instead of for a batch."""
     assemble: Cost
     train: Cost
-    cores: int
+    cores: float
+    """Those that this process gets, with other programs beside it."""
 
 
 def forecast(
@@ -68,7 +74,7 @@ def forecast(
         counts["sample_s_per_batch"], (time.process_time() - used) / max(counts["traced"], 1)
     )
     rates = _tried(core, batch, step, sampling, counts["cost"])
-    epochs = {name: _epoch(counts, counts[name], rates) for name in ("first", "later")}
+    epochs = {name: expected_epoch(counts, counts[name], rates) for name in ("first", "later")}
     fill = counts["fill"]
     fill_s = fill["device_s"] * rates.fetch.wall_s
     epochs["first"]["seconds"] += fill_s
@@ -117,7 +123,28 @@ def _tried(
     finally:
         core.stop()
         core.take_counters()
-    return Rates(sampling, fetching, assembling, training, len(os.sched_getaffinity(0)))
+    return Rates(sampling, fetching, assembling, training, _cores())
+
+
+def _cores() -> float:
+    """How many cores threads of this process get together just now."""
+    cores = len(os.sched_getaffinity(0))
+    block, until = bytes(1 << 18), time.perf_counter() + _SPIN_S
+
+    def spin() -> None:
+        # Hashing lets other threads run Python meanwhile.
+        while time.perf_counter() < until:
+            sha256(block)
+
+    # As many as sample, read and train at once: among other programs, more threads get more.
+    threads = [Thread(target=spin) for _ in range(2 * cores + 1)]
+    wall, used = time.perf_counter(), time.process_time()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    got = (time.process_time() - used) / max(time.perf_counter() - wall, 1e-9)
+    return min(max(got, _FEWEST_CORES), cores)
 
 
 def _consumed(
@@ -156,7 +183,7 @@ def _mean(costs: list[Cost]) -> Cost:
     )
 
 
-def _epoch(counts: dict[str, Any], epoch: dict[str, Any], rates: Rates) -> dict[str, Any]:
+def expected_epoch(counts: dict[str, Any], epoch: dict[str, Any], rates: Rates) -> dict[str, Any]:
     """What is expected of one epoch."""
     batches, rows, cost = counts["batches"], epoch["rows"], counts["cost"]
     stages = {

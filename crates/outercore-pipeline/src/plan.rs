@@ -450,3 +450,6 @@ impl PlanInput<'_> {
         self.refused(least)
     }
 }
+
+#[cfg(test)]
+mod tests;

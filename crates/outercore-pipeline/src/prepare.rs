@@ -28,8 +28,12 @@ use crate::trial::Trial;
 
 /// Batches sampled to learn how large batches are and how much they share: a small part of an
 /// epoch, at most as many as are ever fetched together.
+///
+/// An epoch begins with a group that nobody consumes yet, and ends with one that nothing is read
+/// beside, so that larger groups are worth it in longer epochs alone.
 fn trial_batches(batches: u64) -> u64 {
-    (batches / 8).clamp(4, u64::from(MAX_GROUP)).min(batches)
+    let few = (batches / 8).clamp(4, TRIED);
+    few.max((batches / 16).min(u64::from(MAX_GROUP))).min(batches)
 }
 
 /// Batches that are tried whatever their size; more of them while they are small.
@@ -430,6 +434,12 @@ mod tests {
         ] {
             assert_eq!(staging(budget), expected, "budget {budget}");
         }
+    }
+
+    #[test]
+    fn a_trial_is_a_small_part_of_an_epoch() {
+        let tried = [0, 3, 10, 64, 256, 400, 2048, 1 << 20].map(trial_batches);
+        assert_eq!(tried, [0, 3, 4, 8, 32, 32, 128, 256]);
     }
 
     #[test]

@@ -1,0 +1,91 @@
+use outercore_io::RowLayout;
+
+use super::*;
+
+/// Rows of a page each.
+const PAGE: u64 = 4096;
+const ROWS: u64 = 100_000;
+
+/// A tenth of a millisecond for a request, and next to nothing for its page.
+const COST: CostModel =
+    CostModel { seconds_per_request: 1e-4, seconds_per_byte: 1e-9, granule: 4096 };
+
+/// Eight batches of ten rows, none shared, too far apart for common reads.
+fn trial() -> Trial {
+    let batch = |number: u64| (0..10).map(|row| (number * 10 + row) * 512).collect();
+    Trial { batches: (0..8).map(batch).collect(), nodes: 10, ..Trial::default() }
+}
+
+/// With a budget of `slots` slots beside what a group of eight takes.
+fn plan(trial: &Trial, slots: u64, pause_s: f64, group: Option<u32>) -> Result<MemoryPlan> {
+    let layout = RowLayout { base: 0, stride: PAGE, file_len: ROWS * PAGE };
+    let rows = [PlannedPart { nodes: 0..ROWS, layout, places: None }];
+    // Of a batch 16 bytes a node: twice assembled, three times sampled; 32 while it is sampled.
+    let (assembled, in_flight) = (2 * 160, 8 * (3 * 160 + 320));
+    MemoryPlan::new(&PlanInput {
+        budget: Bytes(assembled + in_flight + slots * (PAGE + SLOT_OVERHEAD)),
+        reserved: Bytes(0),
+        topology: plan_topology(
+            TopologyMode::Resident,
+            TopologySize::default(),
+            Bytes(0),
+            Bytes(0),
+            Bytes(0),
+        )
+        .unwrap(),
+        staging: Bytes(0),
+        rows: Some(&rows),
+        slot_bytes: Bytes(PAGE),
+        edge_ids: false,
+        arrays: ArraysPlan::default(),
+        look_ahead: 0,
+        group,
+        constant_share: None,
+        trial,
+        cost: &COST,
+        pause_s,
+        max_read: Bytes::mib(1),
+        depth: 64,
+        far: None,
+    })
+}
+
+#[test]
+fn batches_are_merged_until_the_pause_between_groups_is_small() {
+    let split = plan(&trial(), 1000, 3e-3, None).unwrap().split;
+    assert_eq!(split.group, 8);
+    // Ten reads of 0.1041 ms a batch; 3 ms are a pause for all eight.
+    let reading = 10.0 * (1e-4 + 4096e-9);
+    assert!((split.seconds_per_batch - (reading + 3e-3 / 8.0)).abs() < 1e-12, "{split:?}");
+    let share = 8.0 * reading / (8.0 * reading + 3e-3);
+    assert!((split.device_share - share).abs() < 1e-12 && share > 0.73, "{split:?}");
+    assert_eq!(split.requests_per_batch, 10.0);
+    let alone = plan(&trial(), 1000, 3e-3, Some(1)).unwrap().split;
+    assert!((alone.device_share - reading / (reading + 3e-3)).abs() < 1e-12, "{alone:?}");
+    // Without a pause one batch is as good as several.
+    assert_eq!(plan(&trial(), 1000, 0.0, None).unwrap().split.group, 1);
+}
+
+#[test]
+fn what_the_cache_absorbs_makes_larger_groups() {
+    // Nine rows of ten are hot: a batch alone reads for 0.1 ms and pauses for as long.
+    let mut seen = trial();
+    seen.hot = seen.batches.iter().flat_map(|batch| batch[..9].to_vec()).collect();
+    let share = |trial: &Trial, group| plan(trial, 200, 1e-4, Some(group)).unwrap().split;
+    assert!(share(&trial(), 1).device_share > 0.9);
+    let absorbed = share(&seen, 1);
+    assert_eq!((absorbed.misses_per_batch, absorbed.constant_slots), (1.0, 72));
+    assert!((absorbed.device_share - 1.04096 / 2.04096).abs() < 1e-9, "{absorbed:?}");
+    assert!(share(&seen, 8).device_share > 0.89);
+    assert_eq!(plan(&seen, 200, 1e-4, None).unwrap().split.group, 8);
+}
+
+#[test]
+fn memory_bounds_the_group() {
+    // Two groups are in memory at once, with a twentieth to spare: 21 slots a batch.
+    for (slots, group) in [(21, 1), (42, 2), (100, 4), (168, 8)] {
+        assert_eq!(plan(&trial(), slots, 3e-3, None).unwrap().split.group, group, "{slots} slots");
+    }
+    // What smaller groups leave makes a few slots more.
+    assert_eq!(plan(&trial(), 5, 3e-3, None).unwrap_err().kind(), ErrorKind::Budget);
+}
