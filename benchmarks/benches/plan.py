@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -46,7 +47,7 @@ WORKLOADS = (
     Workload(
         "rgcn, several types",
         "typed",
-        {"budget.memory": "384MiB", "model.kind": "rgcn", "sampling.fanout": "10,5"},
+        {"budget.memory": "896MiB", "model.kind": "rgcn", "sampling.fanout": "10,5"},
     ),
     Workload(
         "gat, wide fan-out",
@@ -94,11 +95,11 @@ def _measure(result: Result, settings: Settings, work: Workload) -> None:
         }
     )
     drop_cached(cold)
-    planned = json.loads(_run(command("plan", "train", data, "--json", *options)))
+    planned = json.loads(_run(settings, command("plan", "train", data, "--json", *options)))
     out = settings.work / "plan-run"
     shutil.rmtree(out, ignore_errors=True)
     drop_cached(cold)
-    _run(command("train", data, "--out", out, *options))
+    _run(settings, command("train", data, "--out", out, *options))
     record = json.loads((out / "record.json").read_text())
     shutil.rmtree(out, ignore_errors=True)
     result.details.setdefault(work.name, []).append(
@@ -159,8 +160,9 @@ def _bytes(epoch: dict) -> float:
     return sum(epoch["counters"][part]["bytes"] for part in parts)
 
 
-def _run(arguments: list[str]) -> str:
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+def _run(settings: Settings, arguments: list[str]) -> str:
+    env = {**os.environ, "OMP_NUM_THREADS": str(settings.threads)}
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         raise RuntimeError(f"`{' '.join(arguments)}` failed: {done.stderr[-1500:]}")
     return done.stdout

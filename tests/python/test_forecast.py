@@ -17,6 +17,9 @@ from outercore.errors import BudgetError, InvalidError
 from outercore.forecast import Cost, Rates, expected_epoch, pipeline_seconds
 from outercore.runs import record as records
 
+# With other programs on the cores, two threads wait for each other most of the time.
+torch.set_num_threads(1)
+
 
 def test_a_pipeline_is_as_slow_as_its_slowest_stage() -> None:
     # Two groups are sampled, then one after the other fetched, then the last one consumed.

@@ -145,6 +145,30 @@ def test_an_interrupted_run_without_epochs_has_a_report_too(tmp_path: Path) -> N
     assert "(interrupted)" in (tmp_path / "report.html").read_text()
 
 
+def test_predicted_values_stand_beside_measured_ones(tmp_path: Path) -> None:
+    first = {"seconds": 2.5, "hit_ratio": 0.81, "bytes": 1310720, "bottleneck": "device"}
+    later = {"seconds": 1.0, "hit_ratio": 0.75, "bytes": 655360, "bottleneck": "model"}
+    content = {**record(), "forecast": {"first_epoch": first, "later_epochs": later}}
+    [run] = load_runs([write(tmp_path / "run", content)])
+    assert isinstance(run, Run)
+    found = [(one.name, one.measured, round(one.deviation, 6)) for one in run.predictions]
+    # Every epoch took 2 s and read 1.25 MiB; of 1,000 accesses 200 were reads.
+    assert found == [
+        ("first epoch, time", 2.0, 0.25),
+        ("first epoch, bytes read", 1310720, 0.0),
+        ("first epoch, hit ratio", 0.8, 0.01),
+        ("later epoch, time", 2.0, -0.5),
+        ("later epoch, bytes read", 1310720, -0.5),
+        ("later epoch, hit ratio", 0.8, -0.05),
+    ]
+    write_report([tmp_path / "run"], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    row = "<tr><th>first epoch, time</th><td>2.5 s</td><td>2 s</td><td>+25%</td></tr>"
+    assert row in page
+    assert "<td>75.0%</td><td>80.0%</td><td>-5.0 points</td>" in page
+    assert "device, later model" in page
+
+
 def test_missing_and_broken_records_are_named(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(NotFoundError, match=r"no `record.json` there"):

@@ -12,7 +12,6 @@ use outercore_io::{CostModel, PlannedRead};
 use serde::{Deserialize, Serialize};
 
 use crate::MemoryPlan;
-use crate::loader::max_rows;
 use crate::row_cache::{Admitted, Announced, RowCache};
 use crate::row_space::{PlannedPart, RowSpace};
 use crate::sampling::Sampling;
@@ -335,7 +334,7 @@ impl Run<'_> {
             let until = (next + u64::from(plan.split.group)).min(count);
             let started = Instant::now();
             let parts = sampling.sample(epoch, next..until)?;
-            let groups = sampling.group(&mut number, parts, max_rows(plan));
+            let groups = sampling.group(&mut number, parts, plan.max_rows());
             self.trace.sample_s += started.elapsed().as_secs_f64();
             next = until;
             for group in groups {

@@ -325,7 +325,7 @@ impl Loader {
             batches,
             group: u64::from(plan.split.group),
             ahead: prepared.sampling.begun_ahead(plan.look_ahead),
-            max_rows: max_rows(plan),
+            max_rows: plan.max_rows(),
             next_group: self.next_group,
             shared: Arc::clone(&self.shared),
         };
@@ -436,16 +436,6 @@ fn input_range(dataset: &DataSet, config: &LoaderConfig) -> Result<Range<u64>> {
         )),
         None => Ok(0..schema.num_nodes()),
     }
-}
-
-/// Distinct rows that several batches may need together: those of the constant part, and half of
-/// the dynamic slots, so that the next group can be fetched while this one is consumed.
-pub fn max_rows(plan: &MemoryPlan) -> u64 {
-    let constant = u64::from(plan.split.constant_slots);
-    if constant == plan.num_rows {
-        return u64::MAX;
-    }
-    constant + u64::from(plan.split.dynamic_slots) / 2
 }
 
 fn spawn<T: Send + 'static>(

@@ -21,7 +21,6 @@ use crate::degrees::in_degrees;
 use crate::features::RowSource;
 use crate::fetch::Fetcher;
 use crate::group::{ELSEWHERE, Group, GroupBatch, Part};
-use crate::loader::max_rows;
 use crate::prepare::{Prepared, prepare};
 use crate::row_space::RowSpace;
 use crate::sampling::Sampling;
@@ -324,7 +323,7 @@ impl Requests {
         }
         let changes = self.changes(delta);
         for parts in self.groups(parts) {
-            for mut group in sampling.group(&mut self.next_group, parts, max_rows(&self.plan)) {
+            for mut group in sampling.group(&mut self.next_group, parts, self.plan.max_rows()) {
                 group.leave_out(|node| changes.row(node).is_some());
                 self.answer_group(group, &changes, each)?;
             }
