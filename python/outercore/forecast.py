@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 _STEPS_S = 1.0
 """Steps are timed for about so long, after the first one."""
-_MOST_STEPS = 8
+_FEWEST_STEPS, _MOST_STEPS = 3, 8
 _SPIN_S = 0.05
 """Threads are timed for so long, to see how many cores there are for them."""
 _FEWEST_CORES = 0.1
@@ -151,28 +151,29 @@ def _consumed(
     core: Core, batch: Callable[[], Any], step: Callable[[Any], object] | None, batches: int
 ) -> tuple[Cost, Cost]:
     """A batch assembled, and a step on it; the first of each only warms up."""
-    assembled, trained = [], []
-    until = None
-    current = batch()
-    for turn in range(1, _MOST_STEPS + 1):
-        made = _timed(batch)
-        assembled.append(made)
-        if step is not None:
-            trained.append(_timed(partial(step, current)))
-        now = time.perf_counter()
-        until = now + _STEPS_S if until is None else until
-        if len(assembled) > 2 and now > until:
+    assembled, trained, current = [], [], None
+    until = math.inf
+    for turn in range(min(batches, _MOST_STEPS)):
+        if turn and not core.advance():
             break
-        # Behind the last batch there is none to be assembled again.
-        if turn < batches and core.advance():
-            current = batch()
-    return _mean(assembled[1:]), _mean(trained[1:])
+        current, took = _timed(batch)
+        assembled.append(took)
+        if step is not None:
+            trained.append(_timed(partial(step, current))[1])
+        now = time.perf_counter()
+        until = min(until, now + _STEPS_S)
+        if turn > 1 and now > until:
+            break
+    # Where batches are so large that a trial has only one.
+    while step is not None and len(trained) < _FEWEST_STEPS:
+        trained.append(_timed(partial(step, current))[1])
+    return _mean(assembled[1:] or assembled), _mean(trained[1:])
 
 
-def _timed(work: Callable[[], object]) -> Cost:
+def _timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
     wall, used = time.perf_counter(), time.process_time()
-    work()
-    return Cost(time.perf_counter() - wall, time.process_time() - used)
+    done = work()
+    return done, Cost(time.perf_counter() - wall, time.process_time() - used)
 
 
 def _mean(costs: list[Cost]) -> Cost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, UnsupportedError
 from outercore.graph import EdgeType
 from outercore.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, all_links, edge_type_of
 from outercore.loader import NeighborLoader
@@ -165,6 +165,17 @@ class LinkNeighborLoader(NeighborLoader):
             parts.append(slice(int(cut[rank]), int(cut[rank + 1])))
             start = end
         return parts
+
+    def forecast(self, step: Callable[[Any], object] | None = None) -> dict[str, Any]:
+        """Not for links.
+
+        Raises:
+            UnsupportedError: always. The seeds of an epoch are drawn while it runs.
+        """
+        raise UnsupportedError(
+            "a forecast of links: their seeds are drawn during the epoch\n"
+            "hint: `plan()` says what the memory is used for"
+        )
 
     def _reseed(self, epoch: int, first: int, parts: list[slice]) -> list[LinkBatch]:
         """Gives the core the seeds of some batches, from batch `first` of the epoch on."""

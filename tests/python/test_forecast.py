@@ -13,7 +13,7 @@ from torch_geometric.data import HeteroData
 
 import outercore as oc
 from fakes import planted
-from outercore.errors import BudgetError, InvalidError
+from outercore.errors import BudgetError, InvalidError, UnsupportedError
 from outercore.forecast import Cost, Rates, expected_epoch, pipeline_seconds
 from outercore.runs import record as records
 
@@ -104,6 +104,18 @@ def test_epochs_hit_and_read_what_was_forecast(graph: oc.Graph, options: dict[st
         assert one["seconds"] > 0
     with pytest.raises(InvalidError, match="first epoch has begun"):
         loader.forecast()
+
+
+def test_every_loader_of_nodes_has_a_forecast(graph: oc.Graph) -> None:
+    options = {"batch_size": 500, "memory": "4MiB", "threads": 1}
+    sampler = oc.NeighborSampler(graph, [4, 3], "train", features="x", **options)
+    expected = sampler.forecast()["first_epoch"]
+    for _ in sampler:
+        pass
+    assert expected["hit_ratio"] == pytest.approx(sampler.counters()["hit_ratio"])
+    links = oc.LinkNeighborLoader(graph, [4], edge_label_index=torch.tensor([[1], [2]]))
+    with pytest.raises(UnsupportedError, match="a forecast of links"):
+        links.forecast()
 
 
 def test_training_says_what_it_expects(tmp_path: Path) -> None:

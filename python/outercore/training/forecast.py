@@ -23,8 +23,11 @@ def forecast(work: Work, config: TrainConfig, device: torch.device) -> dict[str,
 
     Cost: see `MiniBatches.forecast`; the memory of a network and its optimiser.
     """
+    if config.of_links or config.of_graphs:
+        return {}
     loader = work.loaders.training()
     if not isinstance(loader, MiniBatches):
+        # A caller's own, by `open_loader`.
         return {}
     generators = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=generators), _copied(work):
