@@ -107,7 +107,7 @@ def test_epochs_hit_and_read_what_was_forecast(graph: oc.Graph, options: dict[st
 
 
 def test_every_loader_of_nodes_has_a_forecast(graph: oc.Graph) -> None:
-    options = {"batch_size": 500, "memory": "4MiB", "threads": 1}
+    options = {"batch_size": 64, "memory": "3MiB", "threads": 1}
     sampler = oc.NeighborSampler(graph, [4, 3], "train", features="x", **options)
     expected = sampler.forecast()["first_epoch"]
     for _ in sampler:

@@ -74,7 +74,8 @@ fn what_the_cache_absorbs_makes_larger_groups() {
     let share = |trial: &Trial, group| plan(trial, 200, 1e-4, Some(group)).unwrap().split;
     assert!(share(&trial(), 1).device_share > 0.9);
     let absorbed = share(&seen, 1);
-    assert_eq!((absorbed.misses_per_batch, absorbed.constant_slots), (1.0, 72));
+    // A fifth of 201 slots holds the hot rows of the first batch.
+    assert_eq!((absorbed.misses_per_batch, absorbed.constant_slots), (1.0, 40));
     assert!((absorbed.device_share - 1.04096 / 2.04096).abs() < 1e-9, "{absorbed:?}");
     assert!(share(&seen, 8).device_share > 0.89);
     assert_eq!(plan(&seen, 200, 1e-4, None).unwrap().split.group, 8);
