@@ -83,8 +83,10 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[oc.Graph, SlowGraph
         if edge_type[1] == "in":
             # An edge type without weights.
             table = table.drop(["weight"])
-        if edge_type[1] == "invites":
-            table = table.drop(["time"])
+        stamps = table["time"].cast(pa.timestamp("us"))
+        table = table.drop(["time"])
+        if edge_type[1] != "invites":
+            table = table.append_column("time", stamps)
         path = root / f"{edge_type[1]}.parquet"
         pq.write_table(table, path)
         files.append(f"{','.join(edge_type)}={path}:source,target")

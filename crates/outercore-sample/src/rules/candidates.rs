@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use outercore_core::{Error, NodeId, Result, Stream};
 use outercore_format::Schema;
+use outercore_store::row_values::RowValues;
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
 use super::ladies::Layer;
-use super::pick::{OF_SOURCES, Places, labor, last, uniform, weighted};
-use super::{Choice, EqualTimes, Rules, TimeOrder};
+use super::pick::{OF_SOURCES, Places, labor, uniform, weighted};
+use super::{Choice, EqualTimes, Rules};
 use crate::config::Step;
 use crate::pick::{Picker, Taken};
 
@@ -56,8 +57,6 @@ struct Looks {
     weights: Vec<f64>,
     /// Latest of the edge's own time and its source's.
     times: Vec<i64>,
-    /// Whether the edges or their sources have times.
-    has_times: bool,
     /// Random numbers of the sources.
     numbers: Vec<f64>,
     /// The sources, where only those in a batch count.
@@ -91,6 +90,9 @@ impl RuledColumns<'_> {
     pub fn pick(&self) -> Result<Picked> {
         if matches!(self.rules.choice, Choice::Ladies) {
             return self.pick_layers();
+        }
+        if self.takes_latest() {
+            return self.pick_latest();
         }
         let (mut positions, mut counts) = (Vec::new(), Vec::with_capacity(self.columns.len()));
         for piece in pieces(self.extents) {
@@ -162,10 +164,6 @@ impl RuledColumns<'_> {
                 EqualTimes::Seen => looks.times[at(place)] <= now,
                 EqualTimes::Hidden => looks.times[at(place)] < now,
             });
-            // Of edges without times none is the latest: a fixed few would stand for all.
-            if times.order == TimeOrder::Last && looks.has_times {
-                return last(self.step.fan_out, &among, |place| looks.times[at(place)]);
-            }
         }
         let (batch, coordinate) = self.draws_of[column];
         let draws = || self.stream.uniform(batch, self.hop, coordinate);
@@ -189,22 +187,15 @@ impl RuledColumns<'_> {
             self.topology.sources(positions, &mut looks.sources)?;
             return Ok(looks);
         }
-        let edge_type = self.step.edge_type;
-        let first_row = self.schema.map_or(0, |schema| schema.edge_types()[edge_type].rows.start);
         let weights = match &self.rules.choice {
-            Choice::Weighted(of_types) => of_types.get(edge_type).and_then(Option::as_ref),
+            Choice::Weighted(of_types) => {
+                of_types.get(self.step.edge_type).and_then(Option::as_ref)
+            }
             _ => None,
         };
-        let times = self.rules.times.as_ref();
-        let edge_times = times.and_then(|times| times.edges.get(edge_type)?.as_ref());
-        let node_type = self.schema.map_or(0, |schema| schema.edge_types()[edge_type].source);
-        let node_times = times.and_then(|times| times.nodes.get(node_type)?.as_ref());
-
         let mut rows = Vec::new();
-        if weights.is_some() || edge_times.is_some() {
-            rows.resize(positions.len(), 0);
-            self.topology.edge_ids(positions, &mut rows)?;
-            rows.iter_mut().for_each(|row| *row -= first_row);
+        if weights.is_some() || self.times().0.is_some() {
+            rows = self.rows_at(positions)?;
         }
         if matches!(self.rules.choice, Choice::Weighted(_)) {
             looks.weights.resize(positions.len(), 1.0);
@@ -221,41 +212,64 @@ impl RuledColumns<'_> {
                 )));
             }
         }
-        if times.is_some() {
-            looks.times.resize(positions.len(), i64::MIN);
-            looks.has_times = edge_times.is_some() || node_times.is_some();
+        if self.rules.times.is_some() {
+            looks.times = self.times_at(positions, &rows)?;
         }
-        if let Some(edge_times) = edge_times {
-            edge_times.integers(&rows, &mut looks.times)?;
-        }
-        let labor = matches!(self.rules.choice, Choice::Labor);
-        if node_times.is_some() || labor {
+        if matches!(self.rules.choice, Choice::Labor) {
             let mut sources = vec![0; positions.len()];
             self.topology.sources(positions, &mut sources)?;
-            if labor {
-                let batches = (first..last).flat_map(|column| {
-                    std::iter::repeat_n(
-                        self.draws_of[column].0,
-                        self.extents[column].degree as usize,
-                    )
-                });
-                let number = |(&source, batch): (&u64, u64)| {
-                    self.stream.uniform(batch, self.hop | OF_SOURCES, source).unit()
-                };
-                looks.numbers = sources.iter().zip(batches).map(number).collect();
-            }
-            if let Some(node_times) = node_times {
-                let first =
-                    self.schema.map_or(0, |schema| schema.node_types()[node_type].nodes.start);
-                sources.iter_mut().for_each(|source| *source -= first);
-                let mut of_nodes = vec![0; positions.len()];
-                node_times.integers(&sources, &mut of_nodes)?;
-                for (time, of_node) in looks.times.iter_mut().zip(of_nodes) {
-                    *time = (*time).max(of_node);
-                }
-            }
+            let batches = (first..last).flat_map(|column| {
+                std::iter::repeat_n(self.draws_of[column].0, self.extents[column].degree as usize)
+            });
+            let number = |(&source, batch): (&u64, u64)| {
+                self.stream.uniform(batch, self.hop | OF_SOURCES, source).unit()
+            };
+            looks.numbers = sources.iter().zip(batches).map(number).collect();
         }
         Ok(looks)
+    }
+
+    /// The times of the edges of this step, and of their sources.
+    pub(super) fn times(&self) -> (Option<&RowValues>, Option<&RowValues>) {
+        let Some(times) = &self.rules.times else { return (None, None) };
+        let source =
+            self.schema.map_or(0, |schema| schema.edge_types()[self.step.edge_type].source);
+        (
+            times.edges.get(self.step.edge_type).and_then(Option::as_deref),
+            times.nodes.get(source).and_then(Option::as_deref),
+        )
+    }
+
+    /// The rows of edges within their type.
+    pub(super) fn rows_at(&self, positions: &[u64]) -> Result<Vec<u64>> {
+        let edge_type = self.step.edge_type;
+        let first_row = self.schema.map_or(0, |schema| schema.edge_types()[edge_type].rows.start);
+        let mut rows = vec![0; positions.len()];
+        self.topology.edge_ids(positions, &mut rows)?;
+        rows.iter_mut().for_each(|row| *row -= first_row);
+        Ok(rows)
+    }
+
+    /// The latest of each edge's own time and its source's; `rows` where the edges have times.
+    pub(super) fn times_at(&self, positions: &[u64], rows: &[u64]) -> Result<Vec<i64>> {
+        let (of_edges, of_nodes) = self.times();
+        let mut times = vec![i64::MIN; positions.len()];
+        if let Some(of_edges) = of_edges {
+            of_edges.integers(rows, &mut times)?;
+        }
+        if let Some(of_nodes) = of_nodes {
+            let mut sources = vec![0; positions.len()];
+            self.topology.sources(positions, &mut sources)?;
+            let first = self.schema.map_or(0, |schema| {
+                let source = schema.edge_types()[self.step.edge_type].source;
+                schema.node_types()[source].nodes.start
+            });
+            sources.iter_mut().for_each(|source| *source -= first);
+            let mut found = vec![0; positions.len()];
+            of_nodes.integers(&sources, &mut found)?;
+            times.iter_mut().zip(found).for_each(|(time, found)| *time = (*time).max(found));
+        }
+        Ok(times)
     }
 
     /// For messages: which edge type this is, where there are several.

@@ -3,6 +3,7 @@
 mod candidates;
 mod hgt;
 mod ladies;
+mod latest;
 mod pick;
 
 use std::sync::Arc;

@@ -23,19 +23,6 @@ pub(super) fn uniform(
     places.into_iter().map(|place| among[place as usize]).collect()
 }
 
-/// The `count` latest of `among`, ascending by place; of equal times those with the higher place.
-pub(super) fn last(fan_out: FanOut, among: &[u64], time: impl Fn(u64) -> i64) -> Places {
-    let mut places = among.to_vec();
-    if let FanOut::Take(count) = fan_out
-        && (count as usize) < places.len()
-    {
-        places.sort_by_key(|&place| std::cmp::Reverse((time(place), place)));
-        places.truncate(count as usize);
-        places.sort_unstable();
-    }
-    places
-}
-
 /// A choice of `among` in proportion to weights, none of which is negative.
 ///
 /// Without replacement each edge gets the key `-ln(u) / weight`, where `u` is drawn for the edge,

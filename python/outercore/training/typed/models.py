@@ -24,6 +24,9 @@ from outercore.training.typed.convolutions import (
 )
 from outercore.training.typed.schema import Schema
 
+_SMALL = 1e-3
+"""Deviation of learnt embeddings where no node has features."""
+
 
 class FeatureMap(nn.Module):
     """A linear map of features that are standardised column by column."""
@@ -71,9 +74,11 @@ class Encoder(nn.Module):
                 if not (of.features or of.rows)
             }
         )
+        # Rows of length 1, about as long as what a linear map makes of a row of features, so that
+        # both count in a sum. Without features long rows would be noise that hides what is learnt.
+        deviation = hidden**-0.5 if self.maps else _SMALL
         for table in (*self.tables.values(), *self.vectors.values()):
-            # Rows of length 1, about as long as what a linear map makes of a row of features.
-            nn.init.normal_(table.weight, std=hidden**-0.5)
+            nn.init.normal_(table.weight, std=deviation)
 
     def forward(self, node_type: str, nodes: Any) -> Tensor:
         """The states of a batch's nodes of a type.
