@@ -276,3 +276,17 @@ def test_a_batch_without_any_edge_has_logits(kind: str, graph: TypedGraph) -> No
     batch = next(iter(loader))
     assert sum(len(batch[one].edge_index[0]) for one in graph.edge_types) == 0
     assert torch.isfinite(model(batch)).all()
+
+
+def test_embeddings_are_as_long_as_features_and_short_where_there_are_none(
+    graph: TypedGraph,
+) -> None:
+    def lengths(keys: dict[str, str]) -> list[float]:
+        torch.manual_seed(1)
+        config = TrainConfig(model=ModelConfig(kind="rgcn", hidden=64))
+        schema = schema_of(graph, ("paper",), config, keys, lambda _: None)
+        tables = TypedNetwork(config.model, schema, 3).encoder.tables.values()
+        return [float(table.weight.detach().norm(dim=1).mean()) for table in tables]
+
+    assert lengths(feature_keys(graph, "x")) == pytest.approx([1.0] * 2, rel=0.1)
+    assert lengths({}) == pytest.approx([0.008] * 4, rel=0.1)

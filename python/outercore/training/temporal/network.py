@@ -19,7 +19,7 @@ from outercore.training.config import LinkHead, TrainConfig
 from outercore.training.models import norm_of
 from outercore.training.neighbours import Arcs
 from outercore.training.typed.convolutions import by_type
-from outercore.training.typed.models import Encoder
+from outercore.training.typed.models import Encoder, as_features
 from outercore.training.typed.schema import Schema
 
 if TYPE_CHECKING:
@@ -212,7 +212,8 @@ class TemporalLinkModel(nn.Module):
         super().__init__()
         self.schema = schema
         self.layers = schema.types.layers
-        self.encoder = Encoder(config.model.hidden, schema.types)
+        hidden = config.model.hidden
+        self.encoder = Encoder(hidden, schema.types, as_features(hidden))
         self.time = TimeEncoding(schema.span)
         self.stack = nn.ModuleList(
             TimedLayer(config, schema, layer) for layer in range(schema.types.layers)

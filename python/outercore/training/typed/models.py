@@ -24,9 +24,6 @@ from outercore.training.typed.convolutions import (
 )
 from outercore.training.typed.schema import Schema
 
-_SMALL = 1e-3
-"""Deviation of learnt embeddings where no node has features."""
-
 
 class FeatureMap(nn.Module):
     """A linear map of features that are standardised column by column."""
@@ -50,6 +47,15 @@ class FeatureMap(nn.Module):
         return mapped
 
 
+def as_features(hidden: int) -> float:
+    """The deviation of rows of length 1, about as long as what a map makes of a row of features."""
+    return hidden**-0.5
+
+
+_SMALL = 1e-3
+"""The deviation where no node has features: long rows would be noise that hides what is learnt."""
+
+
 class Encoder(nn.Module):
     """Brings the nodes of every type to the same width.
 
@@ -57,7 +63,8 @@ class Encoder(nn.Module):
     vector for the type.
     """
 
-    def __init__(self, hidden: int, schema: Schema) -> None:
+    def __init__(self, hidden: int, schema: Schema, deviation: float) -> None:
+        """`deviation` of the initial embeddings and vectors."""
         super().__init__()
         self.hidden = hidden
         inputs = schema.inputs
@@ -74,9 +81,6 @@ class Encoder(nn.Module):
                 if not (of.features or of.rows)
             }
         )
-        # Rows of length 1, about as long as what a linear map makes of a row of features, so that
-        # both count in a sum. Without features long rows would be noise that hides what is learnt.
-        deviation = hidden**-0.5 if self.maps else _SMALL
         for table in (*self.tables.values(), *self.vectors.values()):
             nn.init.normal_(table.weight, std=deviation)
 
@@ -112,7 +116,9 @@ class TypedNetwork(nn.Module):
         self.layers = schema.layers
         self.features = schema.inputs[schema.labelled].features
         self.outputs = outputs
-        self.encoder = Encoder(config.hidden, schema)
+        has_features = any(of.features for of in schema.inputs.values())
+        deviation = as_features(config.hidden) if has_features else _SMALL
+        self.encoder = Encoder(config.hidden, schema, deviation)
         convolution = TransformerLayer if config.kind == "hgt" else RelationSum
         layers = range(schema.layers)
         self.convolutions = nn.ModuleList(convolution(config, schema, layer) for layer in layers)
