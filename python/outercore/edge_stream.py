@@ -13,6 +13,7 @@ from outercore.analytics.config import divided
 from outercore.analytics.request import Direction, Source, root_of
 from outercore.config.common import Backend
 from outercore.far import Far
+from outercore.graph import EdgeType
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class EdgeStream:
         graph: Source,
         *,
         memory: str | int = "1GiB",
+        relation: str | EdgeType | None = None,
         weights: str | None = None,
         threads: int | None = None,
         backend: Backend = "auto",
@@ -61,6 +63,8 @@ class EdgeStream:
         Args:
             graph: an opened graph or the directory of a data set.
             memory: budget of a pass, what the function holds apart.
+            relation: the edge type that counts, in a graph with several; all by default. Nodes are
+                numbered as in the results of algorithms.
             weights: edge array whose values come with the arcs.
             threads: all cores by default.
             backend: how to read.
@@ -68,7 +72,15 @@ class EdgeStream:
         """
         self._root = root_of(graph)
         self._weights = weights
-        run, _ = divided({"memory": memory, "threads": threads, "backend": backend, "far": far})
+        run, _ = divided(
+            {
+                "memory": memory,
+                "relation": relation,
+                "threads": threads,
+                "backend": backend,
+                "far": far,
+            }
+        )
         self._config = run.native(self._root)
 
     def each(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
-EdgeType: TypeAlias = "tuple[str, str, str]"
+from outercore.errors import NotFoundError
+
+EdgeType: TypeAlias = tuple[str, str, str]
 """Source type, relation, target type."""
 
 
@@ -16,3 +19,22 @@ def edge_type_key(edge_type: EdgeType) -> str:
         'author__writes__paper'
     """
     return "__".join(edge_type)
+
+
+def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], where: str) -> EdgeType:
+    """The edge type of a triple, or of a text such as ``author,writes,paper``.
+
+    Raises:
+        NotFoundError: it is none of those `known`; the message begins with `where` and lists them.
+
+    Example:
+        >>> edge_type_called("a,to,b", [("a", "to", "b")], "relation")
+        ('a', 'to', 'b')
+    """
+    text = given if isinstance(given, str) else ",".join(given)
+    types = {",".join(one): one for one in known}
+    if text not in types:
+        raise NotFoundError(
+            f"{where}: there is no edge type `{text}`\nhint: there are {' and '.join(types)}"
+        )
+    return types[text]

@@ -12,6 +12,7 @@ import numpy as np
 
 from outercore import _core, _native
 from outercore.edge_types import EdgeType as EdgeType
+from outercore.edge_types import edge_type_called
 from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
 from outercore.names import Names
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
     from outercore.stores import FeatureStore, GraphStore
 
-_NODE_PREFIX = "nodes/node/"
+NODE = "node"
+"""The node type of a graph of one type."""
+_NODE_PREFIX = f"nodes/{NODE}/"
 _EDGE_PREFIX = "edges/edge/"
 _SPLIT_PREFIX = "splits/"
 _TOPOLOGY = ("offsets", "sources", "ids")
@@ -211,18 +214,27 @@ class Graph:
         return int(rows)
 
     def add_node_array(
-        self, name: str, values: ArrayLike, *, overwrite: bool = False, origin: str = ""
+        self,
+        name: str,
+        values: ArrayLike,
+        *,
+        overwrite: bool = False,
+        origin: str = "",
+        node_type: str | None = None,
     ) -> None:
-        """Write an array with a row a node into the data set, as ``nodes/node/<name>``.
+        """Write an array with a row a node into the data set, as ``nodes/<node type>/<name>``.
 
         Args:
-            name: what :meth:`array` shall find it by.
+            name: what :meth:`array` shall find it by; with several types that is the whole key.
             values: anything real that NumPy takes, with a row a node.
             overwrite: replace an array of this name.
             origin: what made it, for the provenance.
+            node_type: whose nodes, in a graph with several types.
 
         Raises:
-            InvalidError: the name is taken, by features or labels for good; another number of rows.
+            InvalidError: the name is taken, by features or labels for good; another number of rows;
+                a graph with several types without ``node_type``.
+            NotFoundError: there is no such node type.
 
         Example:
             >>> import outercore as oc
@@ -231,11 +243,19 @@ class Graph:
             >>> graph.array("half")[:3].tolist()
             [0.0, 0.5, 1.0]
         """
-        self.check_free(name, overwrite=overwrite)
-        self._add(_NODE_PREFIX + name, values, self.num_nodes, "nodes", origin)
+        self.check_free(name, overwrite=overwrite, node_type=node_type)
+        of_type = self._node_type(node_type)
+        rows = self.node_types[of_type]
+        self._add(f"nodes/{of_type}/{name}", values, rows, "nodes", origin)
 
     def add_edge_array(
-        self, name: str, values: ArrayLike, *, overwrite: bool = False, origin: str = ""
+        self,
+        name: str,
+        values: ArrayLike,
+        *,
+        overwrite: bool = False,
+        origin: str = "",
+        edge_type: EdgeType | None = None,
     ) -> None:
         """Write an array with a value a row of the imported edge list, as ``edges/edge/<name>``.
 
@@ -244,9 +264,13 @@ class Graph:
             values: anything real that NumPy takes, in the order in which the edges were imported.
             overwrite: replace an array of this name.
             origin: what made it, for the provenance.
+            edge_type: whose edges, in a graph with several types; the key is then
+                ``edges/author__writes__paper/<name>``.
 
         Raises:
-            InvalidError: the name is taken; another number of rows.
+            InvalidError: the name is taken; another number of rows; a graph with several types
+                without ``edge_type``.
+            NotFoundError: there is no such edge type.
 
         Example:
             >>> import outercore as oc
@@ -255,23 +279,52 @@ class Graph:
             >>> graph.arrays["edges/edge/cost"]["dtype"]
             'float64'
         """
-        key = _EDGE_PREFIX + name
+        of_type, rows = "edge", None
+        if self.is_typed:
+            if edge_type is None:
+                raise InvalidError(
+                    f"edge array `{name}`: the graph has several types, expected an `edge_type`"
+                    f"\nhint: it has {', '.join(map(str, self.edge_types))}"
+                )
+            known = self.edge_types
+            of_type = edge_type_key(edge_type_called(edge_type, known, f"edge array `{name}`"))
+            described = self.manifest["edge_types"][of_type]
+            rows = int(described.get("rows", described["count"]))
         if name in _TOPOLOGY:
             raise InvalidError(f"edge array `{name}` is the topology\nhint: choose another name")
+        key = f"edges/{of_type}/{name}"
         self._check_new(key, overwrite=overwrite)
-        self._add(key, values, self.num_edge_rows, "edges imported", origin)
+        self._add(
+            key, values, self.num_edge_rows if rows is None else rows, "edges imported", origin
+        )
 
-    def check_free(self, name: str, *, overwrite: bool = False) -> None:
+    def check_free(
+        self, name: str, *, overwrite: bool = False, node_type: str | None = None
+    ) -> None:
         """Whether a node array of this name may be written.
 
         Raises:
             InvalidError: it may not; the message says why.
+            NotFoundError: there is no such node type.
         """
-        key = _NODE_PREFIX + name
-        for role in ("features", "labels"):
-            if self._role(role) == key:
-                raise InvalidError(f"node array `{name}` has the {role}\nhint: choose another name")
+        of_type = self._node_type(node_type)
+        key = f"nodes/{of_type}/{name}"
+        if key == self.features_of(of_type) or key == self._role("features"):
+            raise InvalidError(f"node array `{name}` has the features\nhint: choose another name")
+        if key == self._role("labels"):
+            raise InvalidError(f"node array `{name}` has the labels\nhint: choose another name")
         self._check_new(key, overwrite=overwrite)
+
+    def _node_type(self, given: str | None) -> str:
+        """The node type that an array is of."""
+        known = " and ".join(self.node_types)
+        if given is None and self.is_typed:
+            raise InvalidError(
+                f"the graph has several types, expected a `node_type`\nhint: it has {known}"
+            )
+        if given is not None and given not in self.node_types:
+            raise NotFoundError(f"there is no node type `{given}`\nhint: there are {known}")
+        return NODE if given is None else given
 
     def reload(self) -> None:
         """Look at the data set again, which somebody may have changed."""

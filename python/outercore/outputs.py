@@ -22,6 +22,7 @@ from outercore.errors import CorruptError, InternalError, InvalidError, NotFound
 from outercore.many_graphs import Labelled
 from outercore.mapped import blocks
 from outercore.names import Names
+from outercore.node_numbers import NodeNumbers
 from outercore.storage import Storage, device_errors, require_directory_of, require_free
 
 VALUES = (".npy", ".parquet", ".csv")
@@ -194,6 +195,9 @@ class NodeValues:
     NPY holds the values alone, in the order in which they come. A table has a column `id`, with the
     node's name where the data set has names, and `value`, or `value_0`, `value_1`, ... of several.
     Values that are nodes themselves (`of_nodes`) have names there, too, and none for -1.
+
+    With `numbers`, ids are the numbers of nodes of several types. The table has a column `type` and
+    the `id` within the type; values that are nodes are texts such as `paper:17`.
     """
 
     def __init__(
@@ -205,6 +209,7 @@ class NodeValues:
         dtype: np.dtype[Any],
         *,
         of_nodes: bool = False,
+        numbers: NodeNumbers | None = None,
     ) -> None:
         self._path, self._file, self._shape = path, file, shape
         self._dtype = dtype
@@ -213,11 +218,14 @@ class NodeValues:
         if path.suffix.lower() == ".npy":
             file.write(npy_header(self._dtype.str, shape))
             return
-        self._names = names_of_nodes(graph)
+        self._numbers = numbers
+        self._names = names_of_nodes(graph) if numbers is None else None
         ids = pa.int64() if self._names is None else pa.large_string()
-        self._of_nodes = of_nodes and self._names is not None
+        self._of_nodes = of_nodes and (self._names is not None or numbers is not None)
         kind = pa.large_string() if self._of_nodes else pa.from_numpy_dtype(dtype)
         columns = [("id", ids), *((name, kind) for name in self._columns)]
+        if numbers is not None:
+            columns.insert(0, ("type", pa.large_string()))
         self._table = TableWriter(path, file, pa.schema(columns))
 
     def append(self, ids: NDArray[np.int64], values: NDArray[Any]) -> None:
@@ -227,11 +235,11 @@ class NodeValues:
         if self._table is None:
             self._file.write(values.reshape(-1).view(np.uint8).data)
             return
-        named = ids if self._names is None else arrow_names_of(self._names, ids)
         parts = [values] if values.ndim == 1 else list(values.T)
         if self._of_nodes:
             parts = [self._nodes(part) for part in parts]
-        self._table.append({"id": named, **dict(zip(self._columns, parts, strict=True))})
+        named = self._named(ids)
+        self._table.append({**named, **dict(zip(self._columns, parts, strict=True))})
 
     def close(self) -> None:
         """Writes what is left."""
@@ -246,9 +254,23 @@ class NodeValues:
             with suppress(OSError):
                 self._table.close()
 
+    def _named(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
+        """The columns that say which nodes the rows are of."""
+        if self._numbers is not None:
+            places, ids = self._numbers.split(ids)
+            types = pa.array(self._numbers.types, pa.large_string())
+            return {"type": types.take(pa.array(places)), "id": ids}
+        return {"id": ids if self._names is None else arrow_names_of(self._names, ids)}
+
     def _nodes(self, ids: NDArray[Any]) -> pa.Array:
-        assert self._names is not None
-        names = arrow_names_of(self._names, np.maximum(ids, 0).astype(np.int64))
+        there = np.maximum(ids, 0).astype(np.int64)
+        if self._numbers is not None:
+            named = self._named(there)
+            texts = [pa.array(named[name]).cast(pa.large_string()) for name in ("type", "id")]
+            names = pc.binary_join_element_wise(*texts, pa.scalar(":", pa.large_string()))
+        else:
+            assert self._names is not None
+            names = arrow_names_of(self._names, there)
         return pc.if_else(pa.array(ids >= 0), names, pa.scalar(None, names.type))
 
     @property
@@ -266,6 +288,7 @@ def node_values(
     dtype: DTypeLike,
     *,
     of_nodes: bool = False,
+    numbers: NodeNumbers | None = None,
 ) -> Iterator[NodeValues]:
     """A file of values of nodes to fill within the block; see `NodeValues`.
 
@@ -273,7 +296,8 @@ def node_values(
     Errors: as `whole_file`.
     """
     with whole_file(path) as file:
-        writer = NodeValues(path, file, graph, shape, np.dtype(dtype), of_nodes=of_nodes)
+        kind = np.dtype(dtype)
+        writer = NodeValues(path, file, graph, shape, kind, of_nodes=of_nodes, numbers=numbers)
         try:
             yield writer
         except BaseException:
@@ -283,10 +307,16 @@ def node_values(
 
 
 def write_node_values(
-    path: Path, graph: Labelled, values: NDArray[Any], *, of_nodes: bool = False
+    path: Path,
+    graph: Labelled,
+    values: NDArray[Any],
+    *,
+    of_nodes: bool = False,
+    numbers: NodeNumbers | None = None,
 ) -> None:
     """Writes a value, or a row, of each node, some at a time; see `NodeValues`."""
-    with node_values(path, graph, values.shape, values.dtype, of_nodes=of_nodes) as file:
+    shape, dtype = values.shape, values.dtype
+    with node_values(path, graph, shape, dtype, of_nodes=of_nodes, numbers=numbers) as file:
         for first, block in blocks(values):
             file.append(np.arange(first, first + len(block)), block)
 

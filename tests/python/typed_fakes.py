@@ -65,25 +65,27 @@ def planted_types(
         arrays["nodes/paper/y"] = classes_of["paper"].astype(np.int64)
         shuffled = random.permutation(COUNTS["paper"]).astype(np.int64)
         splits = {"train": shuffled[:50], "valid": shuffled[50:70], "test": shuffled[70:]}
-    return _write(root, edges, arrays, splits, classes)
+    return write_typed(root, COUNTS, edges, arrays, splits, classes)
 
 
-def _write(
+def write_typed(
     root: Path,
+    counts: Mapping[str, int],
     edges: Mapping[tuple[str, str, str], tuple[np.ndarray, np.ndarray]],
     arrays: dict[str, np.ndarray],
     splits: dict[str, np.ndarray],
     classes: int,
 ) -> Path:
-    names = sorted(COUNTS)
-    first = dict(zip(names, np.cumsum([0, *(COUNTS[name] for name in names)]), strict=False))
+    """A data set of nodes by type, and of sources and targets by edge type."""
+    names = sorted(counts)
+    first = dict(zip(names, np.cumsum([0, *(counts[name] for name in names)]), strict=False))
     columns, sources, ids, rows = [], [], [], 0
     types = {}
     for edge_type in sorted(edges, key=edge_type_key):
         source, _, target = edge_type
         come, to = edges[edge_type]
         order = np.lexsort((np.arange(len(to)), come, to))
-        columns.append(np.bincount(to, minlength=COUNTS[target]))
+        columns.append(np.bincount(to, minlength=counts[target]))
         sources.append(come[order] + first[source])
         ids.append(order + rows)
         rows += len(to)
@@ -114,7 +116,7 @@ def _write(
         "format": "outercore",
         "version": 4,
         "created": "2026-01-01T00:00:00Z",
-        "node_types": {name: {"count": count} for name, count in COUNTS.items()},
+        "node_types": {name: {"count": count} for name, count in counts.items()},
         "edge_types": types,
         "arrays": described,
         "roles": roles,

@@ -16,6 +16,8 @@ use crate::plan::FarShare;
 pub struct RunConfig {
     /// Everything that is kept in memory, the result included.
     pub memory: Bytes,
+    /// The edge type that counts, by its name in keys; by default all of them.
+    pub relation: Option<String>,
     /// Threads that compute; by default one per core.
     pub threads: Option<usize>,
     /// How to read.
@@ -57,6 +59,7 @@ impl Default for RunConfig {
     fn default() -> Self {
         Self {
             memory: Bytes::gib(1),
+            relation: None,
             threads: None,
             backend: Backend::Auto,
             build: true,

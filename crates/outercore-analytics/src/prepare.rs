@@ -75,7 +75,7 @@ fn described(algorithm: &Algorithm) -> Value {
 /// What a checkpoint and a run that goes on from it have in common. The grid's version decides the
 /// order in which numbers are added, and so their last bits.
 fn fingerprint(algorithm: &Algorithm, teleport: &Teleport, grid: &GridHeader) -> Value {
-    serde_json::json!({
+    let mut fingerprint = serde_json::json!({
         "algorithm": described(algorithm),
         "teleport": teleport.digest(),
         "graph": grid.topology,
@@ -85,7 +85,12 @@ fn fingerprint(algorithm: &Algorithm, teleport: &Teleport, grid: &GridHeader) ->
             "partition_log2": grid.partition_log2,
             "connected": grid.connected,
         },
-    })
+    });
+    // Absent without one, as in the checkpoints of earlier releases.
+    if let Some(relation) = &grid.relation {
+        fingerprint["relation"] = relation.as_str().into();
+    }
+    fingerprint
 }
 
 /// The checkpoints that a run leaves, where it is to leave any.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outercore_core::{Bytes, Result};
 use outercore_far::FarTier;
-use outercore_grid::Grid;
+use outercore_grid::{Grid, GridSource};
 use outercore_store::dataset::DataSet;
 
 use crate::algorithms::Algorithm;
@@ -14,7 +14,7 @@ use crate::plan::RunPlan;
 use crate::prepare::{Purpose, checkpoints, divide, need, open, planned, scratch};
 use crate::profile::Profile;
 use crate::result::Found;
-use crate::source::{check_graph, check_weights, open_grid};
+use crate::source::{check_grid, open_grid};
 use crate::stream_run::{OnProgress, StreamRun};
 use crate::teleport::Teleport;
 
@@ -43,7 +43,7 @@ impl Inputs {
 /// A result and how it came about.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// By node id.
+    /// By node id; of a graph with several types, by the numbers of the grid.
     pub values: Values,
     /// The plan that was followed.
     pub plan: RunPlan,
@@ -66,13 +66,12 @@ pub fn plan(
     inputs: Inputs,
     config: &RunConfig,
 ) -> Result<RunPlan> {
-    check_graph(data_set)?;
-    let nodes = data_set.num_nodes();
+    let nodes = GridSource::of(data_set, config.relation.as_deref())?.nodes();
     algorithm.validate(nodes)?;
     let personalized = inputs.entries();
     inputs.teleport(nodes)?;
     let grid = Grid::open(data_set)?;
-    check_weights(data_set, &grid, algorithm.name(), algorithm.weights())?;
+    check_grid(data_set, &grid, algorithm.name(), algorithm.weights(), config)?;
     let need = need(algorithm, &grid, personalized, config);
     let purpose = Purpose::of(algorithm, need);
     divide(data_set, &grid, &purpose, config, config.far_share()?)
@@ -108,8 +107,7 @@ pub fn run_through(
     config: &RunConfig,
     on_progress: OnProgress<'_>,
 ) -> Result<Outcome> {
-    check_graph(data_set)?;
-    let nodes = data_set.num_nodes();
+    let nodes = GridSource::of(data_set, config.relation.as_deref())?.nodes();
     algorithm.validate(nodes)?;
     let personalized = inputs.entries();
     let teleport = inputs.teleport(nodes)?;
@@ -164,7 +162,6 @@ pub fn stream_through<'a>(
     config: &RunConfig,
     on_progress: OnProgress<'a>,
 ) -> Result<StreamRun<'a>> {
-    check_graph(data_set)?;
     let (data_set, grid) = open_grid(data_set, "a stream", weights, config, &mut *on_progress)?;
     let need = Need { fixed: held, ..Need::default() };
     let purpose = Purpose { algorithm: None, need, weighted: weights.is_some() };

@@ -1,29 +1,15 @@
-//! The grid of a data set, with the weights asked for.
+//! The grid of a data set, with the edge types and the weights asked for.
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_format::keys;
-use outercore_grid::{BuildOptions, Grid};
+use outercore_grid::{BuildOptions, Grid, GridSource};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
 
 use crate::config::RunConfig;
 use crate::stream_run::OnProgress;
 
-/// Whether there are edges at all.
-pub(crate) fn check_graph(data_set: &DataSet) -> Result<()> {
-    data_set.require_one_type("a graph algorithm")?;
-    if data_set.manifest().edge_types.contains_key(keys::EDGE) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "data set `{}` has no edge type `{}`",
-        data_set.root().display(),
-        keys::EDGE
-    )))
-}
-
-/// The grid of a data set with the weights asked for, built if it may be; and the data set as it is
-/// then.
+/// The grid of a data set with the arcs and the weights asked for, built if it may be; and the data
+/// set as it is then.
 pub(crate) fn open_grid(
     data_set: &DataSet,
     algorithm: &str,
@@ -31,16 +17,18 @@ pub(crate) fn open_grid(
     config: &RunConfig,
     on_progress: OnProgress<'_>,
 ) -> Result<(DataSet, Grid)> {
-    if let Some(name) = weights {
-        data_set
-            .array(&format!("edges/{}/{name}", keys::EDGE))
-            .map_err(|_| no_weights(data_set, name))?;
+    let source = GridSource::of(data_set, config.relation.as_deref())?;
+    if let Some(name) = weights
+        && !data_set.has_array(&source.edge_array(name)?)
+    {
+        return Err(source.no_array(data_set, name));
     }
     let refused = match Grid::open(data_set) {
         Ok(grid) => {
-            let checked = check_weights(data_set, &grid, algorithm, weights);
+            let checked = check_grid(data_set, &grid, algorithm, weights, config);
             // Weights that are negative stay so, however often the grid is built.
-            let as_asked = weights.is_none() || grid.header().weights.as_deref() == weights;
+            let as_asked = grid.source().relation() == source.relation()
+                && (weights.is_none() || grid.header().weights.as_deref() == weights);
             match checked {
                 Ok(()) => return Ok((data_set.clone(), grid)),
                 Err(error) if as_asked => return Err(error),
@@ -55,6 +43,7 @@ pub(crate) fn open_grid(
     let options = BuildOptions {
         memory: config.memory,
         threads: config.threads,
+        relation: config.relation.clone(),
         weights: weights.map(str::to_owned),
         overwrite: true,
         ..BuildOptions::default()
@@ -62,26 +51,33 @@ pub(crate) fn open_grid(
     outercore_grid::build(&RealDisk, data_set, &options, on_progress)?;
     let data_set = DataSet::open(data_set.root())?;
     let grid = Grid::open(&data_set)?;
-    check_weights(&data_set, &grid, algorithm, weights)?;
+    check_grid(&data_set, &grid, algorithm, weights, config)?;
     Ok((data_set, grid))
 }
 
-fn no_weights(data_set: &DataSet, name: &str) -> Error {
-    let prefix = format!("edges/{}/", keys::EDGE);
-    let own = [keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS];
-    let arrays = data_set.manifest().arrays.keys().filter(|key| !own.contains(&key.as_str()));
-    let there: Vec<&str> = arrays.filter_map(|key| key.strip_prefix(&prefix)).collect();
-    let error =
-        Error::new(ErrorKind::NotFound, format!("edge array `{name}` is not in the data set"));
-    if there.is_empty() {
-        error.hint("add one with `Graph.add_edge_array` or `outercore import --weight`")
-    } else {
-        error.hint(format!("it has {}", there.join(", ")))
+/// Whether the grid has the arcs and the weights asked for, and whether they can be used.
+pub(crate) fn check_grid(
+    data_set: &DataSet,
+    grid: &Grid,
+    algorithm: &str,
+    weights: Option<&str>,
+    config: &RunConfig,
+) -> Result<()> {
+    let wanted = config.relation.as_deref();
+    if grid.source().relation() != wanted {
+        let root = data_set.root().display();
+        let shown = |relation: Option<&str>| relation.unwrap_or("all edge types").to_owned();
+        let (found, wanted) = (shown(grid.source().relation()), shown(wanted));
+        return Err(Error::invalid(format!(
+            "the grid of `{root}` has the arcs of {found}, expected {wanted}"
+        ))
+        .hint("run without `--plan`, which builds the grid of the relation"));
     }
+    check_weights(data_set, grid, algorithm, weights)
 }
 
 /// Whether the grid has the weights asked for, and whether they can be used.
-pub(crate) fn check_weights(
+fn check_weights(
     data_set: &DataSet,
     grid: &Grid,
     algorithm: &str,

@@ -7,6 +7,7 @@ use outercore_format::{Manifest, keys};
 use serde::{Deserialize, Serialize};
 
 use crate::shape::{GridShape, Order};
+use crate::source::GridSource;
 
 /// The grid's description: JSON as `uint8 [n]`.
 pub const HEADER: &str = "grid/edge/header";
@@ -69,6 +70,9 @@ pub struct GridHeader {
     pub loops: u64,
     /// Bytes of the data of `grid/edge/blocks`.
     pub codec_bytes: u64,
+    /// The edge type whose arcs it has, as in keys; absent: all arcs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relation: Option<String>,
     /// Name of the edge array that the weights were taken from.
     pub weights: Option<String>,
     /// The least weight; absent without weights or without edges.
@@ -80,7 +84,7 @@ pub struct GridHeader {
 
 impl GridHeader {
     /// A header of this version.
-    pub(crate) fn new(shape: &GridShape, topology: [String; 4]) -> Self {
+    pub(crate) fn new(shape: &GridShape, relation: Option<&str>, topology: [String; 4]) -> Self {
         Self {
             format: FORMAT.into(),
             version: GRID_VERSION,
@@ -94,6 +98,7 @@ impl GridHeader {
             edges: shape.edges,
             loops: 0,
             codec_bytes: 0,
+            relation: relation.map(str::to_owned),
             weights: None,
             least_weight: None,
             topology,
@@ -183,21 +188,22 @@ impl GridHeader {
     }
 }
 
-/// The key of the edge array `name`; a name with a slash is a key already.
-pub(crate) fn edge_array(name: &str) -> String {
-    if name.contains('/') { name.to_owned() } else { format!("edges/{}/{name}", keys::EDGE) }
-}
-
-/// Checksums of what a grid with the weights `weights` is made of, as the manifest has them now.
-pub(crate) fn topology(manifest: &Manifest, weights: Option<&str>) -> [String; 4] {
+/// Checksums of what a grid of `source` with the array `weights` is made of, as the manifest has them
+/// now.
+pub(crate) fn topology(
+    manifest: &Manifest,
+    source: &GridSource,
+    weights: Option<&str>,
+) -> [String; 4] {
     let checksum = |key: &str| {
         manifest.arrays.get(key).map_or_else(String::new, |entry| entry.checksum.clone())
     };
+    let weights = weights.and_then(|name| source.edge_array(name).ok());
     [
         checksum(keys::OFFSETS),
         checksum(keys::SOURCES),
         checksum(keys::EDGE_IDS),
-        weights.map_or_else(String::new, |name| checksum(&edge_array(name))),
+        weights.map_or_else(String::new, |key| checksum(&key)),
     ]
 }
 

@@ -11,6 +11,7 @@ mod open;
 mod order;
 mod piece;
 mod shape;
+mod source;
 mod verify;
 
 pub use arcs::{Arcs, SHORT, Side, length_group};
@@ -22,4 +23,5 @@ pub use header::{
 pub use open::Grid;
 pub use piece::{Codec, Decoder, PIECE_EDGES, Piece, PieceWeights, encode};
 pub use shape::{GridShape, Order};
+pub use source::GridSource;
 pub use verify::verify;

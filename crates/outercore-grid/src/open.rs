@@ -1,7 +1,7 @@
 //! Opening a grid: its header and its piece records, checked; no edge is read.
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_format::{DType, keys};
+use outercore_format::DType;
 use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
 use crate::header::{
@@ -10,6 +10,7 @@ use crate::header::{
 };
 use crate::piece::{ALIGN, PIECE_EDGES, Piece};
 use crate::shape::GridShape;
+use crate::source::GridSource;
 
 /// Words of a piece record.
 pub(crate) const RECORD_WORDS: usize = 8;
@@ -27,6 +28,7 @@ const MAX_HEADER: u64 = 1 << 20;
 pub struct Grid {
     shape: GridShape,
     header: GridHeader,
+    source: GridSource,
     pieces: Vec<Piece>,
     blocks: ArrayRef,
     weights: Option<ArrayRef>,
@@ -51,17 +53,19 @@ impl Grid {
                 .hint(format!("run `outercore grid {root}`")));
         }
         let header = read_header(data_set)?;
-        let is_undirected =
-            data_set.manifest().edge_types.get(keys::EDGE).is_some_and(|edges| edges.undirected);
-        if header.topology != topology(data_set.manifest(), header.weights.as_deref())
-            || (header.nodes, header.arcs) != (data_set.num_nodes(), data_set.num_edges())
-            || header.symmetric != is_undirected
-        {
+        let manifest = data_set.manifest();
+        let source = GridSource::of(data_set, header.relation.as_deref()).ok().filter(|source| {
+            let arcs = source.arcs();
+            header.topology == topology(manifest, source, header.weights.as_deref())
+                && (header.nodes, header.arcs) == (source.nodes(), arcs.end - arcs.start)
+                && header.symmetric == source.is_symmetric()
+        });
+        let Some(source) = source else {
             return Err(Error::invalid(format!(
                 "the grid of `{root}` belongs to another topology"
             ))
             .hint(format!("rebuild: `outercore grid {root} --overwrite`")));
-        }
+        };
         let shape = header.shape();
         let array = |key: &str, dtype: DType, extents: &[u64]| {
             let array = data_set.array(key)?;
@@ -96,7 +100,7 @@ impl Grid {
             false => None,
         };
         let pieces = in_array(PIECES, read_pieces(&data_set.array(PIECES)?, &header))?;
-        Ok(Self { shape, header, pieces, blocks, weights, order, out_degrees, in_degrees })
+        Ok(Self { shape, header, source, pieces, blocks, weights, order, out_degrees, in_degrees })
     }
 
     /// Whether a grid is there; it may be stale.
@@ -112,6 +116,11 @@ impl Grid {
     /// The header as it was read.
     pub fn header(&self) -> &GridHeader {
         &self.header
+    }
+
+    /// What it is made of.
+    pub fn source(&self) -> &GridSource {
+        &self.source
     }
 
     /// The pieces in file order.

@@ -39,16 +39,16 @@ pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Pro
         Err(error) => return as_problem(data_set, error).map(|problem| vec![problem]),
     };
     let mut check = Check { grid: &grid, data_set, problems: Vec::new() };
-    let degrees = check.pieces(on_progress)?;
+    let mut degrees = check.pieces(on_progress)?;
     let degrees_are_known = check.problems.is_empty();
     check.weights(on_progress)?;
     let order = check.order()?;
     if degrees_are_known {
         check.degrees(OUT_DEGREES, grid.out_degrees(), &degrees.out)?;
-        let into = degrees.into.as_ref().unwrap_or(&degrees.out);
-        if degrees.into.is_some() {
+        if let Some(into) = &degrees.into {
             check.degrees(IN_DEGREES, grid.in_degrees(), into)?;
         }
+        let into = degrees.into.as_mut().unwrap_or(&mut degrees.out);
         if let Some(ranks) = order {
             check.offsets(into, &ranks, on_progress)?;
         }
@@ -215,30 +215,44 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Compares in-degrees by rank with those of the CSC; nodes beyond the connected must have none.
-    fn offsets(&mut self, into: &[u64], ranks: &[u32], on_progress: OnProgress<'_>) -> Result<()> {
+    /// Compares in-degrees by rank with those of the CSC, which is taken off `into`; nodes beyond the
+    /// connected must have none.
+    fn offsets(
+        &mut self,
+        into: &mut [u64],
+        ranks: &[u32],
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
         let array = self.data_set.array(keys::OFFSETS)?;
+        let mut parts = self.grid.source().parts().iter().peekable();
         let mut reader = ArrayReader::open(&array.path)?;
-        let (mut row, mut before, mut bad) = (0usize, 0u64, None);
+        let (mut row, mut before, mut bad) = (0u64, 0u64, None);
         let mut words = Vec::new();
         reader.for_each_chunk(CHUNK, &mut |_, bytes| {
             words.clear();
             words.extend(bytes.as_chunks::<8>().0.iter().map(|offset| u64::from_le_bytes(*offset)));
             for &offset in &words {
-                if row > 0 {
-                    let rank = ranks.get(row - 1).map_or(usize::MAX, |rank| *rank as usize);
-                    let found = into.get(rank).copied().unwrap_or(0);
-                    if found != offset.wrapping_sub(before) {
-                        bad = bad.or(Some((row - 1, found)));
+                while parts.next_if(|part| part.columns.end < row).is_some() {}
+                if let Some(part) = parts.peek().filter(|part| row > part.columns.start) {
+                    // A node has a column of each edge type that leads to it.
+                    let node = part.first_target + (row - 1 - part.columns.start);
+                    let degree = offset.wrapping_sub(before);
+                    let rank = ranks.get(node as usize).map_or(usize::MAX, |rank| *rank as usize);
+                    match into.get_mut(rank) {
+                        Some(left) => *left = left.wrapping_sub(degree),
+                        None if degree != 0 => bad = bad.or(Some(node)),
+                        None => {}
                     }
                 }
                 (row, before) = (row + 1, offset);
             }
-            on_progress("grid degrees", row as u64 * 8, array.data_len(), "bytes")
+            on_progress("grid degrees", row * 8, array.data_len(), "bytes")
         })?;
-        if let Some((node, found)) = bad {
+        let other = |rank: &u32| into.get(*rank as usize).is_some_and(|left| *left != 0);
+        let bad = bad.or(ranks.iter().position(other).map(|node| node as u64));
+        if let Some(node) = bad {
             self.found(format!(
-                "grid: node {node} has {found} arcs into it, other than `{}` says",
+                "grid: node {node} has other arcs into it than `{}` says",
                 keys::OFFSETS
             ));
         }

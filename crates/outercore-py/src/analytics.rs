@@ -7,7 +7,7 @@ use numpy::{IntoPyArray, PyReadonlyArray1};
 use outercore_analytics::{Algorithm, FlowName, Inputs, Passes, RunConfig, Selection, Values};
 use outercore_core::{Bytes, Context, Result};
 use outercore_format::{DType, keys};
-use outercore_grid::{BuildOptions, Order, Side};
+use outercore_grid::{BuildOptions, GridSource, Order, Side};
 use outercore_io::RealDisk;
 use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
@@ -76,6 +76,7 @@ fn add_array(
 struct GridOptions {
     memory: Bytes,
     threads: Option<usize>,
+    relation: Option<String>,
     weights: Option<String>,
     order: Option<Order>,
     partition_log2: Option<u32>,
@@ -96,6 +97,7 @@ fn build_grid(
         let options = BuildOptions {
             memory: options.memory,
             threads: options.threads,
+            relation: options.relation,
             weights: options.weights,
             order: options.order,
             partition_log2: options.partition_log2,
@@ -223,7 +225,8 @@ fn stream_edges(py: Python<'_>, path: &str, options: &str, function: Py<PyAny>) 
     let result = py.detach(|| -> Result<()> {
         let StreamOptions { weights, flow, config } = parse("edge stream", options)?;
         let data_set = open_current(path, &mut callback)?;
-        let held = Bytes(4 * data_set.num_nodes() + BLOCK_BYTES);
+        let nodes = GridSource::of(&data_set, config.relation.as_deref())?.nodes();
+        let held = Bytes(4 * nodes + BLOCK_BYTES);
         let mut on_progress = |phase: &str, done: u64, total: u64, unit: &str| {
             callback.call(phase, done, total, unit)
         };

@@ -4,6 +4,10 @@ Every function takes a graph (or the path of a data set) and returns one value a
 the nodes stay in memory, or go through it partition by partition where the budget has no room for
 them; the edges are read in passes. The result is the same to the last bit whatever the budget, the
 back end or the number of threads; where the budget has no room for it, it is mapped from a file.
+
+In a graph with several types values lie type after type, in the order of `Graph.node_types`. The
+keyword `relation` chooses one edge type; then only the nodes of its two types have values.
+
 The grid is built when it is first needed and kept in the data set.
 """
 
@@ -24,7 +28,7 @@ from outercore.analytics.directory import AnalysisConfig
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
 from outercore.analytics.recorded import resume, run, start
-from outercore.analytics.request import Direction, Personalization, Resources, Source
+from outercore.analytics.request import Direction, Node, Nodes, Personalization, Resources, Source
 from outercore.analytics.running import ALGORITHMS, Run, plan
 from outercore.config.common import Backend
 
@@ -33,6 +37,8 @@ __all__ = [
     "AnalysisConfig",
     "Backend",
     "Direction",
+    "Node",
+    "Nodes",
     "Personalization",
     "Resources",
     "Run",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.analytics.recorded import algorithm
-from outercore.analytics.request import Direction, Personalization, Resources, Source
+from outercore.analytics.request import Direction, Nodes, Personalization, Resources, Source
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,7 +58,7 @@ def pagerank(
 def betweenness(
     graph: Source,
     *,
-    sources: Sequence[int] | None = None,
+    sources: Nodes | None = None,
     samples: int | None = None,
     seed: int = 0,
     weights: str | None = None,
@@ -103,7 +102,7 @@ def betweenness(
 def closeness(
     graph: Source,
     *,
-    nodes: Sequence[int] | None = None,
+    nodes: Nodes | None = None,
     direction: Direction = "in",
     improved: bool = True,
     **resources: Unpack[Resources],

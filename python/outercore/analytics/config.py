@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,8 @@ from outercore.config.options import Option, configuration, fields
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import FarOptions, options_of
+from outercore.graph import Graph, edge_type_key
+from outercore.node_numbers import relation_of
 from outercore.storage import missing_file
 from outercore.threads import checked_threads
 
@@ -24,6 +26,10 @@ class RunConfig(Configuration):
     """How `outercore run` runs an algorithm; what it computes are the algorithm's own options."""
 
     memory: MemoryOption = "1GiB"
+    relation: Annotated[
+        str | None,
+        Option("The edges that count, SOURCE,RELATION,TARGET; by default those of all types."),
+    ] = None
     threads: Annotated[int | None, Option("Threads; all cores by default.", common=True)] = None
     backend: BackendOption = "auto"
     far: FarOptions | None = None
@@ -57,11 +63,14 @@ class RunConfig(Configuration):
     def native(self, root: Path) -> dict[str, Any]:
         """As the core takes it, for a run on the data set in `root`.
 
-        Errors: `NotFoundError`, `InvalidError` for the file of `by_profile`.
+        Errors: `NotFoundError` for a relation or a file of `by_profile` that is not there;
+        `InvalidError` for a file that is no profile.
         """
         server = options_of(self.far, root)
+        relation = None if self.relation is None else relation_key(Graph(root), self.relation)
         # Absent where it is the default, so that records of runs stay comparable.
         rare = {
+            "relation": relation,
             "far": server,
             "far_ratio": self.far_ratio,
             "buffering": None if self.buffering else False,
@@ -90,9 +99,20 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
     for name in ("profile", "by_profile", "scratch"):
         if used.get(name) is not None:
             used[name] = os.fspath(used[name])
+    if not isinstance(used.get("relation") or "", str):
+        used["relation"] = ",".join(used["relation"])
     if not isinstance(used.get("memory", ""), str):
         used["memory"] = parse_size(used["memory"], "memory")
     return configuration(RunConfig, None, used), options
+
+
+def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
+    """How the core names a relation; `None` where it is all there is, in a graph of one type.
+
+    Errors: `NotFoundError`, with the edge types there are.
+    """
+    edge_type = relation_of(graph, relation)
+    return edge_type_key(edge_type) if graph.is_typed else None
 
 
 def _reads(path: Path) -> list[int]:

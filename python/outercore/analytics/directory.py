@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from outercore.analytics.config import RunConfig
+from outercore.analytics.config import RunConfig, relation_key
 from outercore.analytics.request import Teleports
 from outercore.config.fields import Configuration
 from outercore.graph import Graph
@@ -43,9 +43,13 @@ class AnalysisDirectory(RunDirectory):
     @staticmethod
     def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
         """The topology, and the weights of edges that the algorithm reads."""
-        options = config.options if isinstance(config, AnalysisConfig) else {}
+        options, edges = {}, "edge"
+        if isinstance(config, AnalysisConfig):
+            options = config.options
+            if config.run.relation is not None:
+                edges = relation_key(graph, config.run.relation) or edges
         weights = options.get("weights")
-        read = (*_TOPOLOGY, "edges/edge/ids", f"edges/edge/{weights}") if weights else _TOPOLOGY
+        read = (*_TOPOLOGY, "edges/edge/ids", f"edges/{edges}/{weights}") if weights else _TOPOLOGY
         return Identity.of(graph.manifest, lambda key: key in read, nodes=graph.num_nodes)
 
     @property

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.analytics.recorded import algorithm
-from outercore.analytics.request import Direction, Resources, Source
+from outercore.analytics.request import Direction, Node, Nodes, Resources, Source
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -20,7 +19,7 @@ PathResult = Literal["distances", "predecessors"]
 @algorithm
 def bfs(
     graph: Source,
-    source: int | Sequence[int],
+    source: Node | Nodes,
     *,
     direction: Direction = "out",
     cutoff: int | None = None,
@@ -31,7 +30,8 @@ def bfs(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        source: where to begin; with several nodes, hops count from the nearest.
+        source: where to begin; with several nodes, hops count from the nearest. In a graph with
+            several types ``("author", 3)`` or ``("author", [3, 17])``.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
         cutoff: the most hops; nodes farther away are not reached.
         result: ``predecessors`` gives the node before each one on a shortest path instead, of
@@ -59,7 +59,7 @@ def bfs(
 @algorithm
 def sssp(
     graph: Source,
-    source: int | Sequence[int],
+    source: Node | Nodes,
     *,
     weights: str | None = None,
     direction: Direction = "out",
@@ -71,7 +71,8 @@ def sssp(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        source: where to begin; with several nodes, paths begin at the nearest.
+        source: where to begin; with several nodes, paths begin at the nearest. In a graph with
+            several types ``("author", 3)`` or ``("author", [3, 17])``.
         weights: edge array with the lengths, 0 or more; 1 each by default.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
         cutoff: the longest path; nodes farther away are not reached.

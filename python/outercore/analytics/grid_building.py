@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from outercore import _native
 from outercore._native import Progress
-from outercore.analytics.request import Source, root_of
+from outercore.analytics.config import relation_key
+from outercore.analytics.request import Source
 from outercore.config.sizes import parse_size
-from outercore.graph import Graph
+from outercore.graph import EdgeType, Graph
 from outercore.threads import checked_threads
 
 
@@ -17,6 +18,7 @@ def grid(
     *,
     memory: str | int = "1GiB",
     threads: int | None = None,
+    relation: str | EdgeType | None = None,
     weights: str | None = None,
     order: Literal["auto", "degree", "natural"] = "auto",
     partition_log2: int | None = None,
@@ -32,6 +34,8 @@ def grid(
         graph: an opened graph or the directory of a data set.
         memory: budget of the build, such as ``2GiB``.
         threads: how many; all cores by default.
+        relation: the edge type whose edges the grid has, such as ``author,writes,paper``; those of
+            all types by default.
         weights: an edge array, such as ``weight``, whose values are stored with the edges.
         order: how the grid numbers the nodes: ``degree`` brings busy nodes together, ``natural``
             keeps an order that is local already, ``auto`` looks at the edges.
@@ -44,8 +48,9 @@ def grid(
     grid that it built.
 
     Raises:
-        InvalidError: there is a grid with other weights or another order.
-        NotFoundError: there is no edge array of that name.
+        InvalidError: there is a grid with other weights, another relation or another order; weights
+            without a relation in a graph with several edge types.
+        NotFoundError: there is no edge array or edge type of that name.
         BudgetError: the message says how much memory works.
 
     Example:
@@ -54,15 +59,16 @@ def grid(
         >>> summary["nodes"]
         200
     """
+    opened = graph if isinstance(graph, Graph) else Graph(graph)
     options: dict[str, Any] = {
         "memory": parse_size(memory),
         "threads": checked_threads(threads),
+        "relation": None if relation is None else relation_key(opened, relation),
         "weights": weights,
         "order": None if order == "auto" else order,
         "partition_log2": partition_log2,
         "overwrite": overwrite,
     }
-    summary = _native.build_grid(root_of(graph), options, progress)
-    if isinstance(graph, Graph):
-        graph.reload()
+    summary = _native.build_grid(opened.root, options, progress)
+    opened.reload()
     return summary

@@ -22,12 +22,14 @@ from outercore.analytics.request import (
     Source,
     Teleports,
     algorithm_of,
+    numbered,
     teleports,
 )
 from outercore.analytics.running import ALGORITHMS, Run, algorithm_called, compute
 from outercore.config.options import fields
 from outercore.errors import DeviceError, InterruptError, InvalidError
-from outercore.graph import Graph
+from outercore.graph import NODE, Graph
+from outercore.node_numbers import NodeNumbers
 from outercore.outputs import VALUES, check_directory, check_output, write_node_values
 from outercore.runs import record as records
 from outercore.runs.places import new_run, only_run
@@ -63,7 +65,8 @@ def run(
         record: directory of the run. It leaves checkpoints there, from which `resume` goes on after
             a stop, and its record.
         personalization: for ``pagerank``.
-        save: keep the result in the data set as a node array of this name.
+        save: keep the result in the data set as a node array of this name; with several types, of
+            each node type that has values.
         overwrite: let ``save`` replace an array.
         progress: called as ``progress(phase, done, total, unit)``.
         given: what the algorithm's function takes, with its defaults, and ``memory``, ``threads``,
@@ -126,10 +129,11 @@ def start(
     """
     graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
     check(config, graph)
-    options = algorithm_of(algorithm_called(config.algorithm), config.options)
+    called = algorithm_called(config.algorithm)
+    options = algorithm_of(called, numbered(graph, config.run.relation, config.options))
     del options["algorithm"]
     config = _absolute(replace(config, options=options))
-    vector = teleports(personalization, graph.num_nodes)
+    vector = teleports(personalization, graph, config.run.relation)
     if not recorded:
         return unrecorded(config, graph, vector, progress), None
     stem = f"{graph.root.resolve().name}-{config.algorithm}"
@@ -228,7 +232,8 @@ def check(config: AnalysisConfig, graph: Graph) -> None:
     Errors: `InvalidError`.
     """
     if config.save is not None:
-        graph.check_free(config.save, overwrite=config.overwrite)
+        for node_type, _ in _parts(config, graph):
+            graph.check_free(config.save, overwrite=config.overwrite, node_type=node_type)
         check_directory(graph.root)
     if config.out is not None:
         check_output(Path(config.out), VALUES, option="--out", overwrite=config.overwrite)
@@ -281,25 +286,44 @@ def _carry_out(
 
 def deliver(config: AnalysisConfig, graph: Graph, done: Run) -> None:
     """Writes the values of a run where its configuration wants them."""
-    # A run that was killed since may have saved it already.
-    if config.save is not None and not _has(graph, config.save, done.values):
-        graph.add_node_array(
-            config.save, done.values, overwrite=config.overwrite, origin=done.described
-        )
+    if config.save is not None:
+        for node_type, part in _parts(config, graph):
+            _save(config.save, node_type, graph, done, part, overwrite=config.overwrite)
     if config.out is not None:
         of_nodes = config.algorithm in COMPONENTS or config.options.get("result") == "predecessors"
-        write_node_values(Path(config.out), graph, done.values, of_nodes=of_nodes)
+        numbers = NodeNumbers.of_graph(graph, config.run.relation)
+        out = Path(config.out)
+        write_node_values(out, graph, done.values, of_nodes=of_nodes, numbers=numbers)
     if config.run.profile is not None and done.profile is not None:
         path = Path(config.run.profile)
         with device_errors(f"profile `{path}`"):
             replace_file(Storage(), path, (json.dumps(done.profile, indent=1) + "\n").encode())
 
 
-def _has(graph: Graph, name: str, values: NDArray[Any]) -> bool:
-    """Whether there is a node array with just these values; both may exceed memory."""
-    if f"nodes/node/{name}" not in graph.arrays:
+def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice]]:
+    """The node types of a result, `None` in a graph of one type, and where their values are."""
+    numbers = NodeNumbers.of_graph(graph, config.run.relation)
+    if numbers is None:
+        return [(None, slice(None))]
+    return [(name, slice(first, end)) for name, first, end in numbers.ranges()]
+
+
+def _save(
+    name: str, node_type: str | None, graph: Graph, done: Run, part: slice, *, overwrite: bool
+) -> None:
+    """Adds the values of a node type to the data set."""
+    values = done.values[part]
+    # A run that was killed since may have saved it already.
+    if not _has(graph, f"nodes/{node_type or NODE}/{name}", values):
+        origin = done.described
+        graph.add_node_array(name, values, overwrite=overwrite, origin=origin, node_type=node_type)
+
+
+def _has(graph: Graph, key: str, values: NDArray[Any]) -> bool:
+    """Whether there is an array with just these values; both may exceed memory."""
+    if key not in graph.arrays:
         return False
-    found = graph.array(name)
+    found = graph.array(key)
     if found.shape != values.shape:
         return False
     blocks = (slice(start, start + _BLOCK) for start in range(0, len(values), _BLOCK))
@@ -323,5 +347,5 @@ def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
 
 def _described(config: RunConfig) -> dict[str, Any]:
     """What the record has of it."""
-    names = ("memory", "threads", "backend", "far", "far_ratio", "buffering")
+    names = ("memory", "relation", "threads", "backend", "far", "far_ratio", "buffering")
     return {name: value for name, value in config.to_dict().items() if name in names}

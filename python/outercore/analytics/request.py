@@ -16,13 +16,17 @@ from outercore._native import Progress
 from outercore.config.common import Backend
 from outercore.errors import InvalidError
 from outercore.far import Far
-from outercore.graph import Graph
+from outercore.graph import EdgeType, Graph
+from outercore.node_numbers import NodeNumbers
 
 Source = Graph | str | os.PathLike[str]
 """An opened graph, or the directory of a data set."""
 
 Direction = Literal["out", "in", "both"]
-Personalization = ArrayLike | Mapping[int, float]
+Node = int | tuple[str, int]
+"""A node by its id; in a graph with several types by type and id, or by its place in the result."""
+Nodes = Sequence[Node] | tuple[str, Sequence[int]]
+Personalization = ArrayLike | Mapping[int, float] | Mapping[tuple[str, int], float]
 Teleports = tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]
 """Nodes and weights of a teleport vector, [nodes with a weight]; `None` where all are alike."""
 
@@ -32,6 +36,8 @@ class Resources(TypedDict, total=False):
 
     memory: str | int
     """Budget, such as ``"128MiB"``; ``"1GiB"`` by default."""
+    relation: str | EdgeType | None
+    """The edge type that counts, in a graph with several; all together by default."""
     threads: int | None
     """All cores by default."""
     backend: Backend
@@ -91,13 +97,36 @@ def _plain(what: str, value: Any) -> Any:
     return value
 
 
-def teleports(wanted: Personalization | None, nodes: int) -> Teleports:
+def numbered(graph: Graph, relation: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of an algorithm with the numbers of nodes that they name by type and id.
+
+    Errors: `NotFoundError`, `InvalidError` for a node that is not there.
+    """
+    numbers = NodeNumbers.of_graph(graph, relation)
+    if numbers is None:
+        return dict(given)
+    return {name: numbers.resolve(value) for name, value in given.items()}
+
+
+def count_of_nodes(graph: Graph, relation: str | None) -> int:
+    """How many values a result has.
+
+    Errors: `NotFoundError` for a relation that is not there.
+    """
+    numbers = NodeNumbers.of_graph(graph, relation)
+    return graph.num_nodes if numbers is None else len(numbers)
+
+
+def teleports(wanted: Personalization | None, graph: Graph, relation: str | None) -> Teleports:
     """Nodes and weights of a teleport vector, int64 and float64 [nodes with a weight].
 
-    Errors: `InvalidError` for another number of weights than `nodes`.
+    Errors: `InvalidError` for another number of weights than nodes.
     """
     if wanted is None:
         return None, None
+    nodes = count_of_nodes(graph, relation)
+    if isinstance(wanted, Mapping):
+        wanted = numbered(graph, relation, {"personalization": wanted})["personalization"]
     if isinstance(wanted, Mapping):
         ids = np.fromiter(wanted.keys(), np.int64, len(wanted))
         return ids, np.fromiter(wanted.values(), np.float64, len(wanted))
@@ -110,9 +139,9 @@ def teleports(wanted: Personalization | None, nodes: int) -> Teleports:
     return ids.astype(np.int64), weights[ids]
 
 
-def described(algorithm: Mapping[str, Any]) -> str:
+def described(algorithm: Mapping[str, Any], relation: str | None) -> str:
     """An algorithm with its options in one line, for the provenance."""
-    chosen = dict(algorithm)
+    chosen = {**algorithm, "relation": relation}
     name = chosen.pop("algorithm")
     words = [f"{key}={value}" for key, value in chosen.items() if value is not None]
     return " ".join(["outercore run", name, *words])

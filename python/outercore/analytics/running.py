@@ -18,7 +18,7 @@ from outercore.analytics.request import (
     Teleports,
     algorithm_of,
     described,
-    root_of,
+    numbered,
     teleports,
 )
 from outercore.errors import InvalidError
@@ -35,7 +35,7 @@ class Run:
 
     algorithm: str
     values: NDArray[Any]
-    """One value a node, by node id."""
+    """One value a node, by node id; in a graph with several types, type after type."""
     facts: dict[str, Any]
     """What is worth saying beside the values: iterations, components, and the like."""
     plan: dict[str, Any]
@@ -90,7 +90,7 @@ def compute(
         outcome["plan"],
         outcome["counters"],
         outcome.get("profile"),
-        described=described(algorithm),
+        described=described(algorithm, run.relation),
     )
 
 
@@ -135,7 +135,9 @@ def plan_of(
     checkpoints: bool,
 ) -> dict[str, Any]:
     """As `plan`, by a configuration; `checkpoints`: whether the run takes some."""
-    root = root_of(graph)
+    opened = graph if isinstance(graph, Graph) else Graph(graph)
+    root = opened.root
+    options = numbered(opened, run.relation, options)
     # A plan looks into no directory.
     checkpoint = {"directory": "", "seconds": run.checkpoint_every, "resume": False}
     request = _request(
@@ -144,10 +146,7 @@ def plan_of(
         run,
         checkpoint if checkpoints else None,
     )
-    vector: Teleports = (None, None)
-    if personalization is not None:
-        opened = graph if isinstance(graph, Graph) else Graph(root)
-        vector = teleports(personalization, opened.num_nodes)
+    vector = teleports(personalization, opened, run.relation)
     return steady(root, lambda: _native.plan_algorithm(root, request, *vector))
 
 

@@ -85,7 +85,7 @@ def job_of(algorithm: str, values: dict[str, Any]) -> Job:
         fixed = merge(base_groups(values.pop("config")), groups_of(RunConfig, given))
         run = RunConfig.from_dict(fixed)
     chosen = config_options.taken(ALGORITHMS[algorithm], values)
-    own = with_ids(algorithm, chosen, values["data_set"])
+    own = with_ids(algorithm, chosen, values["data_set"], run.relation)
     return Job(**values, algorithm=algorithm, options=own, run=run, fixed=fixed)
 
 

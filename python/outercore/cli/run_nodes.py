@@ -8,10 +8,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from outercore.analytics import ALGORITHMS
+from outercore.analytics import ALGORITHMS, Node
 from outercore.config.options import fields
 from outercore.errors import InvalidError
 from outercore.graph import Graph
+from outercore.node_numbers import NodeNumbers
 from outercore.outputs import names_of_nodes
 
 _NODES = "NODE,NODE"
@@ -22,8 +23,12 @@ METAVARS = {
 """How options are written that name nodes."""
 
 
-def with_ids(algorithm: str, options: dict[str, Any], data_set: Path) -> dict[str, Any]:
+def with_ids(
+    algorithm: str, options: dict[str, Any], data_set: Path, relation: str | None
+) -> dict[str, Any]:
     """What an algorithm takes, with the ids of the nodes that its options name.
+
+    In a graph with several types nodes are named like `author:17`, and get their numbers.
 
     Errors: `NotFoundError` for a name that is not there; `InvalidError` for another mistake.
     """
@@ -33,18 +38,22 @@ def with_ids(algorithm: str, options: dict[str, Any], data_set: Path) -> dict[st
         if text is None:
             continue
         if field.name == "personalization":
-            found[field.name] = _teleport(field.flag, text, data_set)
-        elif Sequence[int] in (field.type, *get_args(field.type)):
-            ids = _ids(field.flag, text, data_set)
-            may_be_one = field.type != Sequence[int]
+            found[field.name] = _teleport(field.flag, text, data_set, relation)
+        elif Sequence[Node] in get_args(field.type):
+            ids = _ids(field.flag, text, data_set, relation)
+            may_be_one = int in get_args(field.type)
             found[field.name] = ids[0] if may_be_one and len(ids) == 1 else ids
     return found
 
 
-def _ids(option: str, text: str, data_set: Path) -> list[int]:
-    """Nodes by name where the data set has names, else by id."""
-    names = names_of_nodes(Graph(data_set))
+def _ids(option: str, text: str, data_set: Path, relation: str | None) -> list[int]:
+    """Nodes by name where the data set has names, by type and id where it has types, else by id."""
+    graph = Graph(data_set)
     parts = text.split(",")
+    numbers = NodeNumbers.of_graph(graph, relation)
+    if numbers is not None:
+        return [numbers.parse(part, option) for part in parts]
+    names = names_of_nodes(graph)
     if names is not None:
         whole = names.find(text)
         return [names.id(part) for part in parts] if whole is None else [whole]
@@ -54,10 +63,10 @@ def _ids(option: str, text: str, data_set: Path) -> list[int]:
         raise InvalidError(f"{option}: expected nodes such as `3,17`, found `{text}`") from None
 
 
-def _teleport(option: str, text: str, data_set: Path) -> Any:
+def _teleport(option: str, text: str, data_set: Path, relation: str | None) -> Any:
     """A teleport vector from a file, or nodes that are all alike."""
     if not text.endswith(".npy"):
-        return dict.fromkeys(_ids(option, text, data_set), 1.0)
+        return dict.fromkeys(_ids(option, text, data_set, relation), 1.0)
     try:
         return np.load(text)
     except (OSError, ValueError) as error:

@@ -12,6 +12,7 @@ from outercore.cli import console
 from outercore.cli.run_largest import largest
 from outercore.config.sizes import format_size, parse_size
 from outercore.graph import Graph
+from outercore.node_numbers import NodeNumbers
 from outercore.outputs import names_of_nodes
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ def described(done: Any, job: Job, record: Path | None) -> dict[str, Any]:
 
 
 def _shown(done: Any, job: Job) -> list[tuple[int | str, float]]:
-    """The largest, by the names of nodes where they have some."""
+    """The largest, by the names of nodes where they have some, or by type and id."""
     found = largest(done.algorithm, done.values, job.top, parse_size(job.run.memory))
-    names = names_of_nodes(Graph(job.data_set))
+    graph = Graph(job.data_set)
+    names = NodeNumbers.of_graph(graph, job.run.relation) or names_of_nodes(graph)
     if names is None:
         return [*found]
     texts = names.names(np.array([node for node, _ in found], np.int64))

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::{ArrayEntry, DType, keys};
+use outercore_format::{ArrayEntry, DType};
 use outercore_io::Disk;
 use outercore_store::dataset::{ArrayRef, DataSet};
 use outercore_store::editor::ManifestEditor;
@@ -21,11 +21,12 @@ use super::weights::Weights;
 use super::{BuildOptions, BuildSummary, OnProgress, TEMPORARY};
 use crate::header::{
     self, BLOCKS, GridHeader, HEADER, IN_DEGREES, MAX_PARTITIONS, ORDER, OUT_DEGREES, PIECES,
-    WEIGHTS, edge_array,
+    WEIGHTS,
 };
 use crate::open::RECORD_WORDS;
 use crate::order::partition_log2;
 use crate::shape::{GridShape, Order};
+use crate::source::GridSource;
 
 /// Rows that are written between two looks at the wish to stop.
 const STEP: usize = 1 << 18;
@@ -59,7 +60,11 @@ impl<'a> Builder<'a> {
             .num_threads(threads)
             .build()
             .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).context("threads"))?;
-        let input = Input::open(data_set, options.weights.is_some())?;
+        let source = GridSource::of(data_set, options.relation.as_deref())?;
+        if let Some(name) = options.weights_name() {
+            source.edge_array(name)?;
+        }
+        let input = Input::open(data_set, source, options.weights.is_some())?;
         Ok(Self { disk, data_set, options, input, pool, threads, entries: Vec::new(), dealt: 0 })
     }
 
@@ -69,14 +74,15 @@ impl<'a> Builder<'a> {
         editor: &mut ManifestEditor<'_>,
         on_progress: OnProgress<'_>,
     ) -> Result<BuildSummary> {
-        let weight_rows = self.weight_rows();
+        let weight_rows = self.input.edge_rows();
         for key in header::ALL {
             editor.manifest_mut().arrays.remove(key);
         }
         self.disk.remove_dir_all(&self.data_set.root().join(TEMPORARY))?;
         let name = self.options.weights_name();
-        let weights =
-            name.map(|name| Weights::open(self.data_set, name, weight_rows)).transpose()?;
+        let weights = name
+            .map(|name| Weights::open(self.data_set, &self.input.source, name, weight_rows))
+            .transpose()?;
         let record = match &weights {
             None => size_of::<u32>(),
             Some(weights) if weights.are_wide()? => size_of::<u128>(),
@@ -86,6 +92,7 @@ impl<'a> Builder<'a> {
             memory: self.options.memory,
             threads: self.threads,
             nodes: self.input.nodes,
+            columns: self.input.extra_columns(),
             buffer_per_arc: self.input.buffer_per_arc(),
             record: record as u64,
             weights: weights.as_ref().map_or(0, Weights::rows),
@@ -105,16 +112,39 @@ impl<'a> Builder<'a> {
         let shape = self.shape(degrees.connected(), order)?;
         let ranks = Ranks::new(order, &degrees);
         self.write_nodes(editor, &ranks, &degrees, on_progress)?;
-        let (into, places) = ranks.places(degrees, &shape);
-        let topology = header::topology(self.data_set.manifest(), name);
-        let mut header = GridHeader::new(&shape, topology);
+        let (columns, places) = ranks.places(degrees, &shape);
+        let source = &self.input.source;
+        let topology = header::topology(self.data_set.manifest(), source, name);
+        let mut header = GridHeader::new(&shape, source.relation(), topology);
         header.weights = name.map(str::to_owned);
         let written = match record {
-            4 => self.blocks::<u32>(editor, &facts, into, places, single, &mut header, on_progress),
-            8 => self.blocks::<u64>(editor, &facts, into, places, single, &mut header, on_progress),
-            _ => {
-                self.blocks::<u128>(editor, &facts, into, places, double, &mut header, on_progress)
-            }
+            4 => self.blocks::<u32>(
+                editor,
+                &facts,
+                columns,
+                places,
+                single,
+                &mut header,
+                on_progress,
+            ),
+            8 => self.blocks::<u64>(
+                editor,
+                &facts,
+                columns,
+                places,
+                single,
+                &mut header,
+                on_progress,
+            ),
+            _ => self.blocks::<u128>(
+                editor,
+                &facts,
+                columns,
+                places,
+                double,
+                &mut header,
+                on_progress,
+            ),
         }?;
         let mut writer = self.create(editor, HEADER, DType::U8, &[])?;
         writer.write(&header.to_json()?)?;
@@ -157,27 +187,19 @@ impl<'a> Builder<'a> {
         Ok(shape)
     }
 
-    /// Rows that an edge array must have, where that is known.
-    fn weight_rows(&self) -> Option<u64> {
-        let manifest = self.data_set.manifest();
-        match self.data_set.has_array(keys::EDGE_IDS) {
-            true => manifest.edge_types.get(keys::EDGE).and_then(|edges| edges.rows),
-            false => Some(self.input.arcs),
-        }
-    }
-
     /// The edge array of the weights, if it is there.
     fn weight_array(&self) -> Option<ArrayRef> {
-        let name = self.options.weights.as_deref()?;
-        self.data_set.array(&edge_array(name)).ok()
+        let name = self.options.weights_name()?;
+        self.data_set.array(&self.input.source.edge_array(name).ok()?).ok()
     }
 
     /// Degrees, and the order asked for or that suits.
     fn degrees(&self, facts: &Facts, on_progress: OnProgress<'_>) -> Result<(Degrees, Order)> {
         let Self { input, threads, .. } = self;
-        let into = input
-            .in_degrees(&mut |nodes| on_progress("in-degrees", nodes, input.nodes, "nodes"))?;
-        let pass = self.pass(facts, &into);
+        let columns = input.column_degrees(&mut |done| {
+            on_progress("in-degrees", done, input.columns(), "nodes")
+        })?;
+        let pass = self.pass(facts, &columns);
         let out = match input.symmetric {
             true => None,
             false => Some(out_degrees(&pass, *threads, &mut |arcs| {
@@ -190,7 +212,11 @@ impl<'a> Builder<'a> {
             None => choose(&pass, input, *threads)?,
         };
         self.check_ordering(facts, order)?;
-        Ok((Degrees { into, out }, order))
+        let degrees = match input.source.columns_are_nodes() {
+            true => Degrees { into: columns, out, columns: None },
+            false => Degrees { into: input.in_degrees(&columns)?, out, columns: Some(columns) },
+        };
+        Ok((degrees, order))
     }
 
     fn check_ordering(&self, facts: &Facts, order: Order) -> Result<()> {
@@ -254,7 +280,7 @@ impl<'a> Builder<'a> {
         &mut self,
         editor: &mut ManifestEditor<'_>,
         facts: &Facts,
-        into: Vec<u32>,
+        columns: Vec<u32>,
         places: Vec<u32>,
         weights: Vec<R::Weight>,
         header: &mut GridHeader,
@@ -262,7 +288,7 @@ impl<'a> Builder<'a> {
     ) -> Result<Written> {
         let layout = Layout::new(&header.shape());
         let (arcs, threads) = (self.input.arcs, self.threads);
-        let pass = Pass { places: Some(&places), ..self.pass(facts, &into) };
+        let pass = Pass { places: Some(&places), ..self.pass(facts, &columns) };
         let counts = count(&pass, &places, layout, threads, &mut |done| {
             on_progress("count", done, arcs, "arcs")
         })?;
@@ -286,7 +312,7 @@ impl<'a> Builder<'a> {
             on_progress("deal", done, arcs, "arcs")
         })?;
         self.dealt = dealt_bytes;
-        drop((into, places, weights));
+        drop((columns, places, weights));
         let dealt = match sink.into_memory() {
             Some(records) => Dealt::Memory(records),
             None => {

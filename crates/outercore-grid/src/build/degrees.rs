@@ -17,6 +17,8 @@ pub(super) struct Degrees {
     pub(super) into: Vec<u32>,
     /// Absent in a symmetric graph.
     pub(super) out: Option<Vec<u32>>,
+    /// Arcs in each column; absent where columns are nodes, and `into` says it.
+    pub(super) columns: Option<Vec<u32>>,
 }
 
 impl Degrees {
@@ -125,11 +127,11 @@ impl Ranks {
         }
     }
 
-    /// The in-degrees again, and the place of each node, its partition above its local id.
+    /// The arcs in each column again, and the place of each node, its partition above its local id.
     ///
     /// **Cost**: in natural order no memory but that of the degrees, if there are some both ways.
     pub(super) fn places(self, degrees: Degrees, shape: &GridShape) -> (Vec<u32>, Vec<u32>) {
-        let Degrees { into, out } = degrees;
+        let Degrees { into, out, columns } = degrees;
         let order = match self {
             Self::Degree(order) => order,
             Self::Natural => {
@@ -143,7 +145,7 @@ impl Ranks {
                         rank += 1;
                     }
                 }
-                return (into, places);
+                return (columns.unwrap_or(into), places);
             }
         };
         drop(out);
@@ -153,6 +155,6 @@ impl Ranks {
         for (node, rank) in order.iter().zip(0..shape.connected) {
             places[*node as usize] = order::packed_place(shape, rank);
         }
-        (into, places)
+        (columns.unwrap_or(into), places)
     }
 }

@@ -1,26 +1,35 @@
 //! What a grid is made of: the CSC in pieces of a megabyte.
 
+use std::ops::Range;
+
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{DType, keys};
 use outercore_store::dataset::{ArrayFile, DataSet};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use crate::source::{EdgePart, GridSource};
+
 /// Bytes that are read at a time.
 pub(super) const READ: usize = 1 << 20;
 
-/// Reads node or edge ids, of 32 bits or 64, below `limit`.
+/// Reads node or edge ids, of 32 bits or 64, that are `within` a range; gives them less `shift`.
 fn read_ids(
     stored: &ArrayFile,
     first: u64,
-    limit: u64,
+    within: &Range<u64>,
+    shift: u64,
     wide: &mut Vec<u64>,
     ids: &mut [u32],
 ) -> Result<()> {
     let end = first + ids.len() as u64;
     let beyond = |id: u64| {
+        let expected = match within.start {
+            0 => format!("less than {}", within.end),
+            start => format!("{start} or more and less than {}", within.end),
+        };
         Error::corrupt(format!(
-            "array `{}`: {id} between rows {first} and {end}, expected less than {limit}",
+            "array `{}`: {id} between rows {first} and {end}, expected {expected}",
             stored.array().key
         ))
         .hint("run `outercore check DATASET`")
@@ -28,23 +37,29 @@ fn read_ids(
     if stored.array().dtype == DType::U64 {
         wide.resize(ids.len(), 0);
         stored.read(first, bytemuck::cast_slice_mut(wide))?;
-        if let Some(id) = wide.iter().find(|id| **id >= limit) {
+        if let Some(id) = wide.iter().find(|id| !within.contains(id)) {
             return Err(beyond(*id));
         }
-        ids.iter_mut().zip(wide).for_each(|(id, wide)| *id = *wide as u32);
+        ids.iter_mut().zip(wide).for_each(|(id, wide)| *id = (*wide - shift) as u32);
         return Ok(());
     }
     stored.read(first, bytemuck::cast_slice_mut(ids))?;
-    let largest = ids.iter().fold(0, |largest, id| largest.max(*id));
-    if !ids.is_empty() && u64::from(largest) >= limit {
-        Err(beyond(largest.into()))
-    } else {
-        Ok(())
+    let (least, largest) =
+        ids.iter().fold((u32::MAX, 0), |(least, largest), id| (least.min(*id), largest.max(*id)));
+    if let Some(id) = [largest, least].into_iter().find(|id| !within.contains(&u64::from(*id)))
+        && !ids.is_empty()
+    {
+        return Err(beyond(id.into()));
     }
+    if shift > 0 {
+        ids.iter_mut().for_each(|id| *id = (u64::from(*id) - shift) as u32);
+    }
+    Ok(())
 }
 
-/// The CSC of the homogeneous graph.
+/// The columns of the CSC that a grid is made of.
 pub(super) struct Input {
+    pub(super) source: GridSource,
     pub(super) nodes: u64,
     pub(super) arcs: u64,
     pub(super) symmetric: bool,
@@ -57,11 +72,12 @@ pub(super) struct Input {
 /// Consecutive arcs.
 #[derive(Clone, Copy)]
 pub(super) struct Chunk {
+    /// Arcs before it.
     first: u64,
     arcs: usize,
-    /// The target of the first one.
-    target: u32,
-    /// Arcs of that target before it.
+    /// The column of the first one, counted from the first column of the input.
+    column: u32,
+    /// Arcs of that column before it.
     behind: u32,
 }
 
@@ -75,41 +91,55 @@ pub(super) struct Buffers {
 
 impl Input {
     /// Opens the arrays; edge ids only `with_ids`.
-    pub(super) fn open(data_set: &DataSet, with_ids: bool) -> Result<Self> {
-        data_set.require_one_type("a grid")?;
-        let manifest = data_set.manifest();
-        let edges = manifest
-            .edge_types
-            .get(keys::EDGE)
-            .filter(|edges| edges.source == keys::NODE && edges.target == keys::NODE)
-            .ok_or_else(|| {
-                Error::invalid(format!(
-                    "data set `{}`: no edge type `{}` between nodes of type `{}`",
-                    data_set.root().display(),
-                    keys::EDGE,
-                    keys::NODE
-                ))
-            })?;
+    pub(super) fn open(data_set: &DataSet, source: GridSource, with_ids: bool) -> Result<Self> {
         let open = |key| ArrayFile::open(data_set.array(key)?);
         let ids = match with_ids && data_set.has_array(keys::EDGE_IDS) {
             true => Some(open(keys::EDGE_IDS)?),
             false => None,
         };
         let input = Self {
-            nodes: data_set.num_nodes(),
-            arcs: edges.count,
-            symmetric: edges.undirected,
+            nodes: source.nodes(),
+            arcs: source.arcs().end - source.arcs().start,
+            symmetric: source.is_symmetric(),
+            source,
             offsets: open(keys::OFFSETS)?,
             sources: open(keys::SOURCES)?,
             ids,
         };
-        if input.nodes > u64::from(u32::MAX) {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("a grid of {} nodes, expected less than 2^32", input.nodes),
-            ));
+        for (what, count) in [("nodes", input.nodes), ("columns", input.columns())] {
+            if count > u64::from(u32::MAX) {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    format!("a grid of {count} {what}, expected less than 2^32"),
+                ));
+            }
         }
         Ok(input)
+    }
+
+    /// Columns: one for each node, or for each pair of edge type and target.
+    pub(super) fn columns(&self) -> u64 {
+        let columns = self.source.columns();
+        columns.end - columns.start
+    }
+
+    /// Columns that are not nodes at the same time.
+    pub(super) fn extra_columns(&self) -> u64 {
+        if self.source.columns_are_nodes() { 0 } else { self.columns() }
+    }
+
+    /// Rows that an edge array must have, where that is known.
+    pub(super) fn edge_rows(&self) -> Option<u64> {
+        let rows = self.source.rows();
+        match &self.ids {
+            None => Some(self.arcs),
+            Some(_) => self
+                .source
+                .parts()
+                .iter()
+                .all(|part| part.rows_are_known)
+                .then_some(rows.end - rows.start),
+        }
     }
 
     /// Bytes of the arrays that are read.
@@ -125,76 +155,131 @@ impl Input {
         4 + if any_wide { 8 } else { 0 } + if self.ids.is_some() { 4 } else { 0 }
     }
 
-    /// Arcs into each node.
+    /// Arcs in each column.
     ///
     /// # Errors
-    /// `Corrupt`: offsets that fall or do not end with the number of arcs. `Unsupported`: 2^32 arcs
-    /// into one node.
-    pub(super) fn in_degrees(
+    /// `Corrupt`: offsets that fall, or contradict the number of arcs. `Unsupported`: 2^32 arcs into
+    /// one node.
+    pub(super) fn column_degrees(
         &self,
-        on_nodes: &mut dyn FnMut(u64) -> Result<()>,
+        on_columns: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Vec<u32>> {
         let corrupt = |what: String| {
             Error::corrupt(format!("array `{}`: {what}", keys::OFFSETS))
                 .hint("run `outercore check DATASET`")
         };
-        let mut degrees = Vec::with_capacity(self.nodes as usize);
+        let columns = self.source.columns();
+        let mut degrees = Vec::with_capacity(self.columns() as usize);
         let mut buffer = vec![0u64; READ / 8];
-        let mut before = 0;
-        let mut row = 0;
-        while row <= self.nodes {
-            let part = buffer.len().min((self.nodes + 1 - row) as usize);
+        let mut before = self.source.arcs().start;
+        let mut row = columns.start;
+        let mut parts = self.source.parts().iter().peekable();
+        while row <= columns.end {
+            let part = buffer.len().min((columns.end + 1 - row) as usize);
             self.offsets.read(row, bytemuck::cast_slice_mut(&mut buffer[..part]))?;
             for &offset in &buffer[..part] {
                 let degree = offset
                     .checked_sub(before)
                     .ok_or_else(|| corrupt(format!("row {row}: {offset} after {before}")))?;
-                before = offset;
-                if row == 0 && offset != 0 {
-                    return Err(corrupt(format!("row 0: {offset}, expected 0")));
+                if row == columns.start && degree != 0 {
+                    return Err(corrupt(format!("row {row}: {offset}, expected {before}")));
                 }
-                if row > 0 {
-                    degrees.push(u32::try_from(degree).map_err(|_| too_many(row - 1, "into"))?);
+                before = offset;
+                if row > columns.start {
+                    let node = || self.target_of(row - 1 - columns.start);
+                    degrees.push(u32::try_from(degree).map_err(|_| too_many(node(), "into"))?);
+                }
+                while let Some(part) = parts.next_if(|part| part.columns.end == row) {
+                    let expected = part.arcs.end;
+                    if offset != expected {
+                        let text = match row == columns.end {
+                            true => format!("the last is {offset}, expected {expected}"),
+                            false => format!("row {row}: {offset}, expected {expected}"),
+                        };
+                        return Err(corrupt(text));
+                    }
                 }
                 row += 1;
             }
-            on_nodes(row.min(self.nodes))?;
-        }
-        if before != self.arcs {
-            return Err(corrupt(format!("the last is {before}, expected {}", self.arcs)));
+            on_columns((row - columns.start).min(self.columns()))?;
         }
         Ok(degrees)
     }
 
-    /// All arcs in chunks of at most `arcs`, by the in-degrees.
+    /// Arcs into each node, where columns are not nodes.
+    ///
+    /// # Errors
+    /// `Unsupported`: 2^32 arcs into one node.
+    pub(super) fn in_degrees(&self, columns: &[u32]) -> Result<Vec<u32>> {
+        let mut into = vec![0u32; self.nodes as usize];
+        let first = self.source.columns().start;
+        for part in self.source.parts() {
+            let of_part =
+                (part.columns.start - first) as usize..(part.columns.end - first) as usize;
+            for (node, degree) in (part.first_target..).zip(&columns[of_part]) {
+                let sum = &mut into[node as usize];
+                *sum = sum.checked_add(*degree).ok_or_else(|| too_many(node, "into"))?;
+            }
+        }
+        Ok(into)
+    }
+
+    /// The edge type of a column, which is counted from the first one.
+    fn part_of(&self, column: u64) -> &EdgePart {
+        let (parts, column) = (self.source.parts(), self.source.columns().start + column);
+        &parts[parts.partition_point(|part| part.columns.end <= column)]
+    }
+
+    fn target_of(&self, column: u64) -> u64 {
+        let part = self.part_of(column);
+        part.first_target + (self.source.columns().start + column - part.columns.start)
+    }
+
+    /// All arcs in chunks of at most `arcs`, by the arcs in each column.
     pub(super) fn chunks(&self, degrees: &[u32], arcs: usize) -> impl Iterator<Item = Chunk> {
         let total = self.arcs;
-        let (mut first, mut target, mut behind) = (0u64, 0usize, 0u32);
+        let (mut first, mut column, mut behind) = (0u64, 0usize, 0u32);
         std::iter::from_fn(move || {
             if first == total {
                 return None;
             }
-            while degrees[target] == behind {
-                (target, behind) = (target + 1, 0);
+            while degrees[column] == behind {
+                (column, behind) = (column + 1, 0);
             }
             let len = (arcs as u64).min(total - first) as usize;
-            let chunk = Chunk { first, arcs: len, target: target as u32, behind };
+            let chunk = Chunk { first, arcs: len, column: column as u32, behind };
             let mut left = len as u64;
             while left > 0 {
-                let step = u64::from(degrees[target] - behind);
+                let step = u64::from(degrees[column] - behind);
                 if step > left {
                     behind += left as u32;
                     break;
                 }
                 left -= step;
-                if left > 0 { (target, behind) = (target + 1, 0) } else { behind = degrees[target] }
+                if left > 0 { (column, behind) = (column + 1, 0) } else { behind = degrees[column] }
             }
             first += len as u64;
             Some(chunk)
         })
     }
 
-    /// Reads a chunk and calls `each(target, sources, edge ids)` for each of its targets.
+    /// Reads the sources of a chunk as numbers of nodes, edge type by edge type.
+    fn read_sources(&self, chunk: Chunk, wide: &mut Vec<u64>, sources: &mut [u32]) -> Result<()> {
+        let first = self.source.arcs().start + chunk.first;
+        let end = first + chunk.arcs as u64;
+        let (mut at, mut rest) = (first, sources);
+        for part in self.source.parts() {
+            if part.arcs.end <= at || at == end {
+                continue;
+            }
+            let (now, later) = rest.split_at_mut((part.arcs.end.min(end) - at) as usize);
+            read_ids(&self.sources, at, &part.sources, part.source_shift, wide, now)?;
+            (at, rest) = (at + now.len() as u64, later);
+        }
+        Ok(())
+    }
+
+    /// Reads a chunk and calls `each(target, sources, edge rows)` for each of its columns.
     fn walk(
         &self,
         pass: &Pass<'_>,
@@ -205,7 +290,7 @@ impl Input {
         let degrees = pass.degrees;
         let Buffers { wide, sources, ids } = buffers;
         sources.resize(chunk.arcs, 0);
-        read_ids(&self.sources, chunk.first, self.nodes, wide, sources)?;
+        self.read_sources(chunk, wide, sources)?;
         if let Some(places) = pass.places {
             // All at once and with nothing to decide, so that many misses of the cache overlap.
             sources.iter_mut().for_each(|source| *source = places[*source as usize]);
@@ -213,19 +298,27 @@ impl Input {
         let listed = self.ids.as_ref().zip(pass.rows);
         if let Some((stored, rows)) = listed {
             ids.resize(chunk.arcs, 0);
-            read_ids(stored, chunk.first, rows, wide, ids)?;
+            let (at, row) = (self.source.arcs().start + chunk.first, self.source.rows().start);
+            read_ids(stored, at, &(row..row + rows), row, wide, ids)?;
         }
-        let (mut start, mut target, mut behind) = (0, chunk.target as usize, chunk.behind);
+        let (mut start, mut column, mut behind) = (0, chunk.column as usize, chunk.behind);
+        // Columns below `until` are targets, less `shift`.
+        let (mut until, mut shift) = (0, 0);
         while start < chunk.arcs {
-            let end = chunk.arcs.min(start + (degrees[target] - behind) as usize);
+            let end = chunk.arcs.min(start + (degrees[column] - behind) as usize);
             if end > start {
+                if column >= until {
+                    let part = self.part_of(column as u64);
+                    until = (part.columns.end - self.source.columns().start) as usize;
+                    shift = (column as u32).wrapping_sub(self.target_of(column as u64) as u32);
+                }
                 let ids = match listed {
                     Some(_) => Ids::Listed(&ids[start..end]),
                     None => Ids::From(chunk.first + start as u64),
                 };
-                each(target as u32, &sources[start..end], ids)?;
+                each((column as u32).wrapping_sub(shift), &sources[start..end], ids)?;
             }
-            (start, target, behind) = (end, target + 1, 0);
+            (start, column, behind) = (end, column + 1, 0);
         }
         Ok(())
     }
@@ -251,11 +344,12 @@ impl Ids<'_> {
 /// Passes over the arcs in parallel: one state a thread.
 pub(super) struct Pass<'a> {
     pub(super) input: &'a Input,
+    /// Arcs in each column.
     pub(super) degrees: &'a [u32],
     pub(super) pool: &'a ThreadPool,
     /// Arcs of a chunk.
     pub(super) chunk: usize,
-    /// Bound of the edge ids; `None`: they are not read, and positions stand in for them.
+    /// Number of rows of edges; `None`: they are not read, and positions stand in for them.
     pub(super) rows: Option<u64>,
     /// What stands for a source where it is given to a state; `None`: itself.
     pub(super) places: Option<&'a [u32]>,

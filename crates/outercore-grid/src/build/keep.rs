@@ -7,7 +7,6 @@ use super::encode::Written;
 use super::input::Input;
 use super::summary::summary;
 use super::{BuildOptions, BuildSummary};
-use crate::header::edge_array;
 use crate::open::Grid;
 use crate::shape::Order;
 
@@ -18,11 +17,17 @@ use crate::shape::Order;
 pub(super) fn keep(data_set: &DataSet, options: &BuildOptions) -> Result<BuildSummary> {
     let grid = Grid::open(data_set)?;
     let (header, shape) = (grid.header(), grid.shape());
+    let relation =
+        options.relation.as_ref().map_or(String::new(), |name| format!(" --relation {name}"));
     let other = |what: &str, found: &str, wanted: &str| {
         let root = data_set.root().display();
         Error::invalid(format!("the grid of `{root}` has {what} {found}, expected {wanted}"))
-            .hint(format!("rebuild: `outercore grid {root} --overwrite`"))
+            .hint(format!("rebuild: `outercore grid {root}{relation} --overwrite`"))
     };
+    if header.relation != options.relation {
+        let name = |relation: &Option<String>| relation.clone().unwrap_or("all edge types".into());
+        return Err(other("the arcs of", &name(&header.relation), &name(&options.relation)));
+    }
     if let Some(wanted) = options.weights_name()
         && header.weights.as_deref() != Some(wanted)
     {
@@ -41,7 +46,7 @@ pub(super) fn keep(data_set: &DataSet, options: &BuildOptions) -> Result<BuildSu
         let found = shape.partition_log2.to_string();
         return Err(other("partition_log2", &found, &wanted.to_string()));
     }
-    let input = Input::open(data_set, header.weights.is_some())?;
+    let input = Input::open(data_set, grid.source().clone(), header.weights.is_some())?;
     let blocks =
         grid.pieces().chunk_by(|a, b| (a.row_part, a.col_part) == (b.row_part, b.col_part));
     let written = Written {
@@ -51,9 +56,9 @@ pub(super) fn keep(data_set: &DataSet, options: &BuildOptions) -> Result<BuildSu
         blocks: blocks.count() as u64,
         least_weight: header.least_weight,
     };
-    let weights = header
-        .weights
-        .as_deref()
-        .map_or(Ok(0), |name| data_set.array(&edge_array(name)).map(|array| array.data_len()))?;
+    let weights = match header.weights.as_deref() {
+        Some(name) => data_set.array(&grid.source().edge_array(name)?)?.data_len(),
+        None => 0,
+    };
     Ok(summary(shape, &written, input.bytes() + weights, 0))
 }

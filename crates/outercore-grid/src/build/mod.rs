@@ -43,15 +43,17 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
 /// not on the memory or the threads.
 ///
 /// **Cost**: reads the sources two or three times; writes 4 bytes a stored edge (8 or 16 with
-/// weights) to a temporary file unless half the memory holds them, and the grid. Memory: 12 bytes a node (8 in
-/// natural order), 4 or 8 bytes a row of the weights, buffers. While somebody else writes to the
-/// data set it waits; where they built the grid, it is taken.
+/// weights) to a temporary file unless half the memory holds them, and the grid. Memory: 12 bytes a
+/// node (8 in natural order), with several types 4 bytes a column, 4 or 8 bytes a row of the weights,
+/// buffers. While somebody else writes to the data set it waits; where they built the grid, it is
+/// taken.
 ///
 /// # Errors
 /// `Budget`, with the least that works. `Invalid`: a stale grid or one built with other options is
-/// there and `overwrite` is not set; a weight that is not finite; no homogeneous graph. `NotFound`:
-/// no such weights. `Unsupported`: 2^32 nodes, or more than 4096 partitions. `Corrupt`: arrays that
-/// contradict each other. Those of the disk and of `on_progress`; the data set stays as it was.
+/// there and `overwrite` is not set; a weight that is not finite; weights of several edge types; no
+/// edges. `NotFound`: no such weights, no such edge type. `Unsupported`: 2^32 nodes or columns, or
+/// more than 4096 partitions. `Corrupt`: arrays that contradict each other. Those of the disk and of
+/// `on_progress`; the data set stays as it was.
 ///
 /// # Example
 /// ```

@@ -11,7 +11,9 @@ pub struct BuildOptions {
     pub memory: Bytes,
     /// Threads; by default those of the machine, at most 16.
     pub threads: Option<usize>,
-    /// The edge array to take weights from, a name below `edges/edge/`.
+    /// The edge type whose arcs the grid has, as in keys; by default all arcs.
+    pub relation: Option<String>,
+    /// The edge array to take weights from, by its name within the edge type.
     pub weights: Option<String>,
     /// The order of the nodes; by default the given one where most arcs are short, else by degree.
     pub order: Option<Order>,
@@ -27,6 +29,7 @@ impl Default for BuildOptions {
         Self {
             memory: Bytes::gib(1),
             threads: None,
+            relation: None,
             weights: None,
             order: None,
             partition_log2: None,
@@ -36,7 +39,7 @@ impl Default for BuildOptions {
 }
 
 impl BuildOptions {
-    /// Name of the weights below `edges/edge/`.
+    /// Name of the weights within the edge type.
     pub(super) fn weights_name(&self) -> Option<&str> {
         let name = self.weights.as_deref()?;
         Some(name.strip_prefix("edges/edge/").unwrap_or(name))

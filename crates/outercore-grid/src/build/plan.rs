@@ -27,6 +27,8 @@ pub(super) struct Facts {
     pub(super) memory: Bytes,
     pub(super) threads: usize,
     pub(super) nodes: u64,
+    /// Columns of the CSC that are not nodes at the same time.
+    pub(super) columns: u64,
     /// Bytes that reading an arc takes.
     pub(super) buffer_per_arc: u64,
     /// Bytes of a record: 4, with weights 8, or 16 where those are `float64`.
@@ -60,13 +62,14 @@ impl Facts {
         self.threads as u64 * self.chunk() as u64 * self.lane_per_arc()
     }
 
-    /// While nodes are put in order: degrees both ways, either the order or the places, and weights.
+    /// While nodes are put in order: degrees both ways, and of the columns, either the order or the
+    /// places, and weights.
     pub(super) fn ordering(&self, order: Order) -> u64 {
         let per_node = match order {
             Order::Degree => 12,
             Order::Natural => 8,
         };
-        FIXED + self.lanes() + per_node * self.nodes + self.weight_bytes()
+        FIXED + self.lanes() + per_node * self.nodes + 4 * self.columns + self.weight_bytes()
     }
 
     /// Checks that the nodes can be put in order.
@@ -77,10 +80,11 @@ impl Facts {
         self.fits(|facts| facts.ordering(order))
     }
 
-    /// While arcs pass: in-degrees and places, weights, and the tables of the blocks.
+    /// While arcs pass: degrees of the columns and places, weights, and the tables of the blocks.
     fn passing(&self, blocks: u64) -> u64 {
+        let columns = if self.columns == 0 { self.nodes } else { self.columns };
         let tables = blocks * (4 * self.threads as u64 + 48);
-        FIXED + self.lanes() + 8 * self.nodes + self.weight_bytes() + tables
+        FIXED + self.lanes() + 4 * (self.nodes + columns) + self.weight_bytes() + tables
     }
 
     /// While a block is encoded, for each of its records: itself, room to sort, its body, its weight.
@@ -166,7 +170,15 @@ mod tests {
     use super::*;
 
     fn facts(memory: Bytes) -> Facts {
-        Facts { memory, threads: 2, nodes: 1 << 22, buffer_per_arc: 4, record: 4, weights: 0 }
+        Facts {
+            memory,
+            threads: 2,
+            nodes: 1 << 22,
+            columns: 0,
+            buffer_per_arc: 4,
+            record: 4,
+            weights: 0,
+        }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The weights that a grid is built with: an edge array, as narrow as keeps every one exactly.
 
-use outercore_core::{Error, ErrorKind, Result};
-use outercore_format::{DType, keys};
+use outercore_core::{Error, Result};
+use outercore_format::DType;
 use outercore_store::arrays::append_f64;
 use outercore_store::dataset::{ArrayFile, DataSet};
 
 use super::input::READ;
 use super::record::Weight;
-use crate::header::edge_array;
+use crate::source::GridSource;
 
 /// The edge array of weights that was asked for.
 pub(super) struct Weights {
@@ -16,15 +16,20 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Opens the edge array `name`, which must have `rows` rows where that is known.
+    /// Opens the edge array `name` of `source`, which must have `rows` rows where that is known.
     ///
     /// # Errors
     /// `NotFound`, with the arrays there are. `Invalid`: not one number a row, or another number of
-    /// rows.
-    pub(super) fn open(data_set: &DataSet, name: &str, rows: Option<u64>) -> Result<Self> {
-        let key = edge_array(name);
+    /// rows; several edge types.
+    pub(super) fn open(
+        data_set: &DataSet,
+        source: &GridSource,
+        name: &str,
+        rows: Option<u64>,
+    ) -> Result<Self> {
+        let key = source.edge_array(name)?;
         if !data_set.has_array(&key) {
-            return Err(missing(data_set, name));
+            return Err(source.no_array(data_set, name));
         }
         let stored = ArrayFile::open(data_set.array(&key)?)?;
         let (array, found) = (stored.array(), stored.array().rows());
@@ -108,16 +113,4 @@ impl Weights {
         Error::invalid(format!("edge array `{}`: row {row} is {shown}", self.name))
             .hint("weights are finite numbers")
     }
-}
-
-fn missing(data_set: &DataSet, name: &str) -> Error {
-    let prefix = format!("edges/{}/", keys::EDGE);
-    let arrays = data_set.manifest().arrays.keys();
-    let there: Vec<&str> = arrays
-        .filter(|key| ![keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].contains(&key.as_str()))
-        .filter_map(|key| key.strip_prefix(&prefix))
-        .collect();
-    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-    let text = format!("edge array `{name}` is not in the data set");
-    Error::new(ErrorKind::NotFound, text).hint(format!("it has {there}"))
 }

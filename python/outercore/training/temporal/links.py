@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.csc import edge_rows
-from outercore.edge_types import EdgeType, edge_type_key
+from outercore.edge_types import EdgeType, edge_type_called, edge_type_key
 from outercore.errors import InvalidError, NotFoundError
 from outercore.link_seeds import all_links
 from outercore.sample_rules import edge_name
@@ -102,12 +102,7 @@ def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
     chosen, attribute = config.link.relation, config.sampling.time
     assert attribute is not None
     if chosen is not None:
-        if chosen not in types:
-            raise NotFoundError(
-                f"link.relation: edge type `{chosen}` is not in data set `{graph.root}`\n"
-                f"hint: it has {' and '.join(types)}"
-            )
-        return types[chosen]
+        return edge_type_called(chosen, graph.edge_types, f"link.relation of `{graph.root}`")
     name = edge_name(graph, attribute)
     timed = {
         text: one

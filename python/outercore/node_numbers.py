@@ -1,0 +1,146 @@
+"""Numbers of the nodes of a graph with several types, as algorithms count them; no PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from outercore.edge_types import EdgeType, edge_type_called
+from outercore.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from outercore.graph import Graph
+
+
+class NodeNumbers:
+    """The places of nodes in a result: type after type, in the order of their names.
+
+    A relation alone counts only the nodes of its source and target type.
+
+    Example:
+        >>> numbers = NodeNumbers({"author": 2, "paper": 3})
+        >>> numbers.of("paper", 1), numbers.names(np.array([0, 4]))
+        (3, ['author:0', 'paper:2'])
+    """
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        """Number the nodes of types with these many nodes."""
+        self._counts = {name: counts[name] for name in sorted(counts, key=str.encode)}
+        self._ends = np.cumsum([*self._counts.values()], dtype=np.int64)
+
+    @classmethod
+    def of_graph(cls, graph: Graph, relation: str | None) -> NodeNumbers | None:
+        """Those of a run on `graph`; `None` in a graph of one type, where an id is a number.
+
+        Errors: `NotFoundError` for a relation that is not there.
+        """
+        if not graph.is_typed:
+            return None
+        counts = graph.node_types
+        if relation is not None:
+            source, _, target = relation_of(graph, relation)
+            counts = {name: counts[name] for name in (source, target)}
+        return cls(counts)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    @property
+    def types(self) -> list[str]:
+        """The node types, in their order."""
+        return [*self._counts]
+
+    def ranges(self) -> Iterator[tuple[str, int, int]]:
+        """Each node type, its first number and the one after its last."""
+        first = 0
+        for name, count in self._counts.items():
+            yield name, first, first + count
+            first += count
+
+    def of(self, node_type: str, node: int) -> int:
+        """The number of a node.
+
+        Raises:
+            NotFoundError: there is no such type.
+            InvalidError: there is no such node.
+        """
+        if node_type not in self._counts:
+            raise NotFoundError(
+                f"node `{node_type}:{node}`: there is no node type `{node_type}`\n"
+                f"hint: there are {' and '.join(self._counts)}"
+            )
+        count = self._counts[node_type]
+        if not 0 <= node < count:
+            raise InvalidError(f"node `{node_type}:{node}`: expected an id from 0 to {count - 1}")
+        first = next(first for name, first, _ in self.ranges() if name == node_type)
+        return first + node
+
+    def parse(self, text: str, option: str) -> int:
+        """The number of the node that a text such as ``paper:17`` names.
+
+        Raises:
+            InvalidError: another text.
+        """
+        node_type, _, node = text.rpartition(":")
+        if not node_type or not node.isascii() or not node.isdigit():
+            example = f"{self.types[0]}:17" if self._counts else "TYPE:17"
+            raise InvalidError(
+                f"{option}: expected the type and the id of a node, such as `{example}`, found "
+                f"`{text}`"
+            )
+        return self.of(node_type, int(node))
+
+    def split(self, numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The place of each node's type among `types`, and its id within the type; int64 [n]."""
+        places = np.searchsorted(self._ends, numbers, side="right")
+        firsts = np.concatenate([np.zeros(1, np.int64), self._ends])[places]
+        return places.astype(np.int64), np.asarray(numbers, np.int64) - firsts
+
+    def names(self, numbers: NDArray[Any]) -> list[str]:
+        """Nodes by type and id, such as ``paper:17``."""
+        places, ids = self.split(numbers)
+        pairs = zip(places.tolist(), ids.tolist(), strict=True)
+        return [f"{self.types[place]}:{node}" for place, node in pairs]
+
+    def resolve(self, given: Any) -> Any:
+        """Numbers instead of the pairs (type, id) or (type, ids) in an option of an algorithm.
+
+        Numbers and whatever else stay as they are.
+
+        Raises:
+            NotFoundError, InvalidError: as `of`.
+        """
+        if isinstance(given, Mapping):
+            return {self.resolve(node): weight for node, weight in given.items()}
+        if _is_pair(given):
+            node_type, ids = given
+            if np.ndim(ids) == 0:
+                return self.of(node_type, index(ids))
+            return [self.of(node_type, index(node)) for node in ids]
+        if isinstance(given, (list, tuple)):
+            found: list[Any] = []
+            for one in given:
+                number = self.resolve(one)
+                found += number if isinstance(number, list) else [number]
+            return found
+        return given
+
+
+def relation_of(graph: Graph, relation: str | Sequence[str]) -> EdgeType:
+    """The edge type that the option `relation` names.
+
+    Errors: `NotFoundError`, with those there are.
+    """
+    return edge_type_called(relation, graph.edge_types, f"relation of `{Path(graph.root)}`")
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
