@@ -57,7 +57,8 @@ class Triples:
 
     path: Path
     """A `.npy` file, or the directory of a data set, whose links are meant: (source, 0, target), of
-    an undirected graph each once, with the lower node first."""
+    an undirected graph each once, with the lower node first. With several types the relation is the
+    place of the edge type, and nodes are counted type after type."""
     weights: Path | None = None
     """A `.npy` file with those of an array. Links have those of the edge array `weight`."""
     held_out: HeldOut = HeldOut()

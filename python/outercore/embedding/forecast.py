@@ -71,7 +71,7 @@ def plan(
     chosen = configuration(
         config,
         recipe=recipe,
-        plain_graph=not has_triples(graph),
+        plain_graph=not (has_triples(graph) or graph.is_typed),
         has_score=own is not None,
         **options,
     )

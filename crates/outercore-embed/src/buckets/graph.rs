@@ -1,11 +1,13 @@
-//! The links of a plain graph as triples of one relation, some of them held out.
+//! The links of a graph as triples, some of them held out: of one relation, or of a relation for each
+//! edge type.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 use outercore_core::{Bytes, Context, Error, Result};
-use outercore_format::DType;
 use outercore_format::keys::{EDGE, EDGE_IDS, OFFSETS, SOURCES};
+use outercore_format::{DType, Schema};
 use outercore_store::dataset::{ArrayRef, DataSet};
 
 use super::held_out::{HeldOut, TriplePart};
@@ -13,8 +15,11 @@ use super::progress::{OnProgress, Pass};
 use super::source::{OnTriples, TripleReader, Triples};
 use super::weights::{LinkWeights, edge_weights};
 
-/// The links of a homogeneous graph: (source, 0, target) in the order of the targets. Of an
-/// undirected graph every link once, with the lower number first.
+/// The links of a graph: (source, 0, target) in the order of the targets. Of an undirected graph every
+/// link once, with the lower number first.
+///
+/// With several edge types (source, place of the edge type, target), type after type; nodes have
+/// their global ids.
 #[derive(Clone, Debug)]
 pub struct GraphLinks {
     name: String,
@@ -24,6 +29,7 @@ pub struct GraphLinks {
     ids: Option<ArrayRef>,
     weights: Option<ArrayRef>,
     undirected: bool,
+    schema: Arc<Schema>,
     held_out: HeldOut,
     part: TriplePart,
 }
@@ -36,7 +42,6 @@ impl GraphLinks {
     /// `NotFound`: a data set without a topology.
     pub fn open(data_set: &DataSet, held_out: HeldOut, part: TriplePart) -> Result<Self> {
         held_out.validate()?;
-        data_set.require_one_type("an embedding of edges")?;
         let edge = data_set.manifest().edge_types.get(EDGE);
         Ok(Self {
             name: format!("links of `{}`", data_set.root().display()),
@@ -45,13 +50,14 @@ impl GraphLinks {
             ids: data_set.has_array(EDGE_IDS).then(|| data_set.array(EDGE_IDS)).transpose()?,
             weights: edge_weights(data_set)?,
             undirected: edge.is_some_and(|edge| edge.undirected),
+            schema: data_set.schema().clone(),
             held_out,
             part,
         })
     }
 
     /// Whether each has a weight: the graph has edge weights (`edges/edge/weight`), of which a link
-    /// has that of the row of the edge list that it comes from.
+    /// has that of the row of the edge list that it comes from. Of several edge types none has.
     pub fn weighted(&self) -> bool {
         self.weights.is_some()
     }
@@ -103,8 +109,10 @@ impl GraphLinks {
             sources: Words::open(&self.sources)?,
             ids: ids.map(Words::open).transpose()?,
             edge_id: 0,
-            nodes: self.offsets.rows() - 1,
-            next_target: 0,
+            schema: self.schema.clone(),
+            columns: self.offsets.rows() - 1,
+            next_column: 0,
+            relation: 0,
             at: 0,
             end: 0,
             undirected: self.undirected,
@@ -189,9 +197,12 @@ pub struct LinkReader {
     ids: Option<Words>,
     /// Of the last link, where ids are read; else its position.
     edge_id: u64,
-    nodes: u64,
-    /// The target after the one whose sources are gone through.
-    next_target: u64,
+    schema: Arc<Schema>,
+    columns: u64,
+    /// The column after the one whose sources are gone through.
+    next_column: u64,
+    /// Place of the edge type of that column.
+    relation: usize,
     at: u64,
     end: u64,
     undirected: bool,
@@ -208,7 +219,7 @@ impl LinkReader {
     pub fn next(&mut self) -> Result<Option<[i64; 3]>> {
         while let Some([source, target]) = self.next_link()? {
             if self.held_out.part_of(source, target) == self.part {
-                return Ok(Some([source as i64, 0, target as i64]));
+                return Ok(Some([source as i64, self.relation as i64, target as i64]));
             }
         }
         Ok(None)
@@ -218,28 +229,48 @@ impl LinkReader {
     fn next_link(&mut self) -> Result<Option<[u64; 2]>> {
         loop {
             while self.at == self.end {
-                if self.next_target == self.nodes {
+                if self.next_column == self.columns {
                     return Ok(None);
                 }
                 self.end = self.ends.next()?;
-                self.next_target += 1;
+                self.next_column += 1;
                 if self.end < self.at {
                     let text =
-                        format!("{} after {} at node {}", self.end, self.at, self.next_target);
+                        format!("{} after {} at row {}", self.end, self.at, self.next_column);
                     return Err(self.ends.corrupt(text));
                 }
             }
-            let (source, target) = (self.sources.next()?, self.next_target - 1);
+            let source = self.sources.next()?;
             self.edge_id = self.ids.as_mut().map_or(Ok(self.at), Words::next)?;
             self.at += 1;
-            if source >= self.nodes {
-                let text = format!("source {source}, expected 0 to {}", self.nodes - 1);
-                return Err(self.sources.corrupt(text));
-            }
+            let target = self.target_of(source)?;
             if !self.undirected || source <= target {
                 return Ok(Some([source, target]));
             }
         }
+    }
+
+    /// The target of the current column, which the source leads to.
+    ///
+    /// # Errors
+    /// `Corrupt`: a column of no edge type, or a source that is none of its edge type's.
+    fn target_of(&mut self, source: u64) -> Result<u64> {
+        let (types, column) = (self.schema.edge_types(), self.next_column - 1);
+        while types.get(self.relation).is_some_and(|range| range.columns.end <= column) {
+            self.relation += 1;
+        }
+        let Some(edge_type) = types.get(self.relation) else {
+            let columns = self.schema.num_columns();
+            return Err(self.ends.corrupt(format!("{} columns, expected {columns}", self.columns)));
+        };
+        let node_types = self.schema.node_types();
+        let expected = &node_types[edge_type.source].nodes;
+        if !expected.contains(&source) {
+            let last = expected.end.saturating_sub(1);
+            let text = format!("source {source}, expected {} to {last}", expected.start);
+            return Err(self.sources.corrupt(text));
+        }
+        Ok(node_types[edge_type.target].nodes.start + (column - edge_type.columns.start))
     }
 }
 

@@ -137,10 +137,11 @@ def knowledge_graph(
 def link_graph(
     graph: Graph, config: DataConfig, seed: int, told: Progress | None = None
 ) -> EmbedData:
-    """The links of a plain graph as triples of one relation, some of them held out.
+    """The links of a graph as triples of one relation, some of them held out.
 
     Which ones is a function of their nodes and the seed. The edge array `weight` gives them
-    weights.
+    weights. In a graph with several types each edge type is a relation, entities are nodes type
+    after type, and no link has a weight.
 
     Cost: at most one pass over the topology, to count the links of each part.
     Errors: `NotFoundError` where there is no topology; `InvalidError` for weights of another shape.
@@ -150,7 +151,8 @@ def link_graph(
     if "train" not in parts:
         raise NotFoundError(f"data set `{graph.root}`: it has no links to train on")
     edges = graph.manifest.get("edge_types", {}).get("edge", {})
-    return EmbedData(graph.num_nodes, 1, parts, undirected=bool(edges.get("undirected")))
+    relations = len(graph.edge_types)
+    return EmbedData(graph.num_nodes, relations, parts, undirected=bool(edges.get("undirected")))
 
 
 def _triples(graph: Graph, name: str) -> Triples | None:

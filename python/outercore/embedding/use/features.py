@@ -14,6 +14,7 @@ from outercore._native import Progress
 from outercore.embedding.use.embedding import has_names
 from outercore.embedding.use.matching import match_names
 from outercore.errors import InvalidError
+from outercore.node_numbers import NodeNumbers
 from outercore.outputs import check_directory
 from outercore.runs.files import NpyRows
 
@@ -49,7 +50,8 @@ def add_features(
 ) -> Features:
     """Writes the rows of entities into the data set as the node array `name`, float32.
 
-    Nodes are entities of the same name, or where neither has names, of the same id.
+    Nodes are entities of the same name, or where neither has names, of the same id. In a graph with
+    several types each node type gets an array.
 
     Args:
         embedding: whose rows.
@@ -76,6 +78,8 @@ def add_features(
         >>> graph.array("place").shape
         (200, 8)
     """
+    if graph.is_typed:
+        return _by_type(embedding, graph, name, beside, entities, overwrite=overwrite)
     graph.check_free(name, overwrite=overwrite)
     check_directory(graph.root)
     if missing not in ("error", "zeros"):
@@ -107,6 +111,36 @@ def add_features(
         rows = np.load(path, mmap_mode="r")
         graph.add_node_array(name, rows, overwrite=overwrite, origin=origin)
     return Features(name, graph.num_nodes, width, without)
+
+
+def _by_type(
+    embedding: Embedding,
+    graph: Graph,
+    name: str,
+    beside: str | None,
+    entities: NDArray[np.integer] | None,
+    *,
+    overwrite: bool,
+) -> Features:
+    """Adds the rows of each node type, which lie type after type.
+
+    Errors: `InvalidError` for an embedding of another graph, and for columns or a map besides.
+    """
+    if beside is not None or entities is not None:
+        raise InvalidError(
+            f"features `{name}`: a graph with several types takes the rows of its own embedding "
+            "alone\nhint: leave out `--beside` and `--map`"
+        )
+    _places(embedding, graph, None)
+    numbers = NodeNumbers(graph.node_types)
+    for node_type in numbers.types:
+        graph.check_free(name, overwrite=overwrite, node_type=node_type)
+    check_directory(graph.root)
+    origin = f"embedding {embedding.root}"
+    for node_type, first, end in numbers.ranges():
+        rows = embedding.entities[first:end]
+        graph.add_node_array(name, rows, overwrite=overwrite, origin=origin, node_type=node_type)
+    return Features(name, graph.num_nodes, embedding.width, 0)
 
 
 def _places(
