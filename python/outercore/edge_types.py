@@ -22,7 +22,7 @@ def edge_type_key(edge_type: EdgeType) -> str:
 
 
 def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], where: str) -> EdgeType:
-    """The edge type of a triple, or of a text such as ``author,writes,paper``.
+    """The edge type of a triple, or of a text such as ``author,writes,paper`` or its key.
 
     Raises:
         NotFoundError: it is none of those `known`; the message begins with `where` and lists them.
@@ -33,8 +33,9 @@ def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], wher
     """
     text = given if isinstance(given, str) else ",".join(given)
     types = {",".join(one): one for one in known}
-    if text not in types:
+    found = types | {edge_type_key(one): one for one in known}
+    if text not in found:
         raise NotFoundError(
             f"{where}: there is no edge type `{text}`\nhint: there are {' and '.join(types)}"
         )
-    return types[text]
+    return found[text]

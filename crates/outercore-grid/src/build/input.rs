@@ -44,11 +44,13 @@ fn read_ids(
         return Ok(());
     }
     stored.read(first, bytemuck::cast_slice_mut(ids))?;
-    let (least, largest) =
-        ids.iter().fold((u32::MAX, 0), |(least, largest), id| (least.min(*id), largest.max(*id)));
-    if let Some(id) = [largest, least].into_iter().find(|id| !within.contains(&u64::from(*id)))
-        && !ids.is_empty()
-    {
+    // One scan for one bound: no id is below 0.
+    let largest = ids.iter().copied().max().filter(|id| u64::from(*id) >= within.end);
+    let least = match within.start {
+        0 => None,
+        start => ids.iter().copied().min().filter(|id| u64::from(*id) < start),
+    };
+    if let Some(id) = largest.or(least) {
         return Err(beyond(id.into()));
     }
     if shift > 0 {
@@ -173,7 +175,9 @@ impl Input {
         let mut buffer = vec![0u64; READ / 8];
         let mut before = self.source.arcs().start;
         let mut row = columns.start;
-        let mut parts = self.source.parts().iter().peekable();
+        // Where the next edge type ends, and after how many arcs.
+        let mut ends = self.source.parts().iter().map(|part| (part.columns.end, part.arcs.end));
+        let mut next = ends.next();
         while row <= columns.end {
             let part = buffer.len().min((columns.end + 1 - row) as usize);
             self.offsets.read(row, bytemuck::cast_slice_mut(&mut buffer[..part]))?;
@@ -189,8 +193,7 @@ impl Input {
                     let node = || self.target_of(row - 1 - columns.start);
                     degrees.push(u32::try_from(degree).map_err(|_| too_many(node(), "into"))?);
                 }
-                while let Some(part) = parts.next_if(|part| part.columns.end == row) {
-                    let expected = part.arcs.end;
+                while let Some((_, expected)) = next.filter(|(end, _)| *end == row) {
                     if offset != expected {
                         let text = match row == columns.end {
                             true => format!("the last is {offset}, expected {expected}"),
@@ -198,6 +201,7 @@ impl Input {
                         };
                         return Err(corrupt(text));
                     }
+                    next = ends.next();
                 }
                 row += 1;
             }
