@@ -31,7 +31,7 @@ def bfs(
     Args:
         graph: an opened graph or the directory of a data set.
         source: where to begin; with several nodes, hops count from the nearest. In a graph with
-            several types ``("author", 3)`` or ``("author", [3, 17])``.
+            several types ``("author", 3)``, ``("author", [3, 17])``, or ``author:3`` in a command.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
         cutoff: the most hops; nodes farther away are not reached.
         result: ``predecessors`` gives the node before each one on a shortest path instead, of
@@ -72,7 +72,7 @@ def sssp(
     Args:
         graph: an opened graph or the directory of a data set.
         source: where to begin; with several nodes, paths begin at the nearest. In a graph with
-            several types ``("author", 3)`` or ``("author", [3, 17])``.
+            several types ``("author", 3)``, ``("author", [3, 17])``, or ``author:3`` in a command.
         weights: edge array with the lengths, 0 or more; 1 each by default.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
         cutoff: the longest path; nodes farther away are not reached.
