@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import outercore as oc
 from embed_stores import links_of
+from outercore.cli import app
 from outercore.embedding import add_features
 from outercore.errors import InvalidError
 from outercore.graph import edge_type_key
@@ -79,3 +81,22 @@ def test_the_default_score_knows_relations(planted: Path, tmp_path: Path) -> Non
     assert embedding.config is not None
     assert embedding.config.model.kind != "dot"
     assert embedding.relations.shape[0] == len(EDGES)
+
+
+def test_entities_and_relations_are_called_by_their_types(planted: Path, tmp_path: Path) -> None:
+    oc.embed(planted, out=tmp_path / "run", model="distmult", **{**OPTIONS, "epochs": 1})
+    embedding = oc.Embedding.open(tmp_path / "run")
+    ids = embedding.entity_ids(["author:0", "paper:3", "7"])
+    assert ids.tolist() == [0, NodeNumbers(COUNTS).of("paper", 3), 7]
+    assert embedding.entity_names(ids) == ["author:0", "paper:3", "author:7"]
+    place = embedding.graph.edge_types.index(("paper", "cites", "paper"))
+    assert embedding.relation_ids("paper,cites,paper").tolist() == [place]
+    assert embedding.relation_names([place]) == ["paper,cites,paper"]
+    with pytest.raises(InvalidError, match="`paper:90`: expected an id from 0 to 89"):
+        embedding.entity_ids("paper:90")
+    asked = ["--head", "author:3", "--relation", "author,writes,paper", "--k", "2"]
+    arguments = ["embedding", "predict", str(tmp_path / "run"), *asked]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "author:3" in result.stdout
+    assert "author,writes,paper" in result.stdout

@@ -96,7 +96,7 @@ class Answers:
 
     def _names(self, part: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
         """A column of names, or of ids where there are none or they are asked for."""
-        named = self._embedding.named and not self._ids
+        named = (self._embedding.named or self._embedding.typed) and not self._ids
         if (ids < 0).any():
             # Asked without a relation.
             return [None] * len(ids), _NAME if named else pa.int64()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from outercore.config.fields import build
+from outercore.edge_types import edge_type_called
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import GIVE, own_score, require_same
@@ -24,6 +25,7 @@ from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.graph import Graph
 from outercore.names import Names
+from outercore.node_numbers import NodeNumbers
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -225,10 +227,17 @@ class Embedding:
         """Whether entities have names; ids stand for themselves otherwise."""
         return has_names(self.graph)
 
+    @property
+    def typed(self) -> bool:
+        """Whether it is of a graph with several types, whose entities are called `author:17`."""
+        return self._types is not None
+
     def entity_ids(
         self, entities: str | int | Iterable[str | int], *, by_id: bool = False
     ) -> NDArray[np.int64]:
         """Ids of entities by name, or by id where there are no names or `by_id` says so.
+
+        In a graph with several types a name is `author:17`, of a relation `author,writes,paper`.
 
         Raises:
             NotFoundError: no such name.
@@ -243,7 +252,7 @@ class Embedding:
         return self._ids(relations, "relation", by_id=by_id)
 
     def entity_names(self, ids: ArrayLike) -> list[str]:
-        """Names of entities; their ids as text where there are no names."""
+        """Names of entities, in a typed graph like `author:17`; without names their ids as text."""
         return self._names(ids, "entity")
 
     def relation_names(self, ids: ArrayLike) -> list[str]:
@@ -278,8 +287,9 @@ class Embedding:
             return names.ids(items)
         ids = np.empty(len(items), np.int64)
         for place, item in enumerate(items):
+            typed = None if by_id else self._typed_id(item, kind)
             try:
-                ids[place] = int(item)
+                ids[place] = int(item) if typed is None else typed
             except ValueError:
                 raise InvalidError(f"{kind}: expected an id, found `{item}`") from None
             except OverflowError:
@@ -291,7 +301,29 @@ class Embedding:
     def _names(self, ids: ArrayLike, kind: Named) -> list[str]:
         if (names := self._dictionary(kind)) is not None:
             return names.names(ids)
-        return [str(number) for number in self._checked(ids, kind).tolist()]
+        checked = self._checked(ids, kind)
+        if (types := self._types) is not None:
+            if kind == "entity":
+                return types.names(checked)
+            return [",".join(self.graph.edge_types[place]) for place in checked.tolist()]
+        return [str(number) for number in checked.tolist()]
+
+    @cached_property
+    def _types(self) -> NodeNumbers | None:
+        return NodeNumbers.of_graph(self.graph, None)
+
+    def _typed_id(self, item: str | int, kind: Named) -> int | None:
+        """The id of `author:17` or `author,writes,paper`; `None` for anything else.
+
+        Errors: `NotFoundError`, `InvalidError` for what is not there.
+        """
+        types = self._types
+        if types is None or not isinstance(item, str) or item.isdigit():
+            return None
+        if kind == "entity":
+            return types.parse(item, "entity")
+        known = self.graph.edge_types
+        return known.index(edge_type_called(item, known, "relation"))
 
     def _dictionary(self, kind: Named) -> Names | None:
         if not has_names(self.graph, kind):
