@@ -112,39 +112,15 @@ impl<'a> Builder<'a> {
         let shape = self.shape(degrees.connected(), order)?;
         let ranks = Ranks::new(order, &degrees);
         self.write_nodes(editor, &ranks, &degrees, on_progress)?;
-        let (columns, places) = ranks.places(degrees, &shape);
+        let nodes = ranks.places(degrees, &shape);
         let source = &self.input.source;
         let topology = header::topology(self.data_set.manifest(), source, name);
         let mut header = GridHeader::new(&shape, source.relation(), topology);
         header.weights = name.map(str::to_owned);
         let written = match record {
-            4 => self.blocks::<u32>(
-                editor,
-                &facts,
-                columns,
-                places,
-                single,
-                &mut header,
-                on_progress,
-            ),
-            8 => self.blocks::<u64>(
-                editor,
-                &facts,
-                columns,
-                places,
-                single,
-                &mut header,
-                on_progress,
-            ),
-            _ => self.blocks::<u128>(
-                editor,
-                &facts,
-                columns,
-                places,
-                double,
-                &mut header,
-                on_progress,
-            ),
+            4 => self.blocks::<u32>(editor, &facts, nodes, single, &mut header, on_progress),
+            8 => self.blocks::<u64>(editor, &facts, nodes, single, &mut header, on_progress),
+            _ => self.blocks::<u128>(editor, &facts, nodes, double, &mut header, on_progress),
         }?;
         let mut writer = self.create(editor, HEADER, DType::U8, &[])?;
         writer.write(&header.to_json()?)?;
@@ -274,14 +250,13 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Counts, deals and encodes the edges.
-    #[expect(clippy::too_many_arguments, reason = "takes over what it can give back early")]
+    /// Counts, deals and encodes the edges; takes over, and gives back early, the arcs in each column,
+    /// the places of the nodes, and the weights.
     fn blocks<R: Record>(
         &mut self,
         editor: &mut ManifestEditor<'_>,
         facts: &Facts,
-        columns: Vec<u32>,
-        places: Vec<u32>,
+        (columns, places): (Vec<u32>, Vec<u32>),
         weights: Vec<R::Weight>,
         header: &mut GridHeader,
         on_progress: OnProgress<'_>,
