@@ -17,9 +17,10 @@ use crate::row_space::{PlannedPart, RowSpace};
 use crate::sampling::Sampling;
 use crate::stages::{PINNED_GROUPS, no_room};
 
-/// Nodes of batches that are looked at: about a second of sampling in memory, and as long from disk.
-const NODES_RESIDENT: u64 = 1 << 24;
-const NODES_PAGED: u64 = 1 << 20;
+/// Nodes of batches that are looked at: about a second of sampling in memory by degrees alone, and
+/// as long from disk or by other rules.
+const NODES_FAST: u64 = 1 << 24;
+const NODES_SLOW: u64 = 1 << 20;
 
 /// Epochs that are looked at: one with an empty dynamic part, one that finds it filled.
 const EPOCHS: u64 = 2;
@@ -271,8 +272,7 @@ impl Tracing<'_> {
             cache.know_heat(self.heat.cloned());
             cache.fill_constant(self.constant.to_vec());
         }
-        let resident = self.sampling.topology.resident().is_some();
-        let most = if resident { NODES_RESIDENT } else { NODES_PAGED };
+        let most = if self.sampling.is_fast() { NODES_FAST } else { NODES_SLOW };
         let before = self.sampling.topology.read_counters();
         for epoch in 0..EPOCHS {
             if !run.epoch(epoch, most)? {

@@ -33,6 +33,11 @@ pub struct Sampling {
 }
 
 impl Sampling {
+    /// Whether an edge takes the least time: in memory, chosen by degrees alone.
+    pub fn is_fast(&self) -> bool {
+        self.topology.resident().is_some() && self.config.rules.are_plain()
+    }
+
     /// Binds a configuration to a graph and its seeds, with their times where rules look at times;
     /// `rows` are the nodes that have feature rows, where any are fetched.
     pub fn new(

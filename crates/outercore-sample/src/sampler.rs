@@ -186,9 +186,8 @@ thread_local! {
 
 impl Sampler<'_> {
     fn sample<N: Stored>(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
-        let rules = &self.config.rules;
-        let one_by_one = !(rules.is_disjoint() || rules.look_at_edges());
-        let Some(resident) = self.topology.resident().filter(|_| one_by_one) else {
+        let one_by_one = |_: &_| self.config.rules.are_plain();
+        let Some(resident) = self.topology.resident().filter(one_by_one) else {
             return self.sample_together::<N>(group);
         };
         let one =

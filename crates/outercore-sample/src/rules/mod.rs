@@ -124,6 +124,12 @@ impl Rules {
         self.disjoint || self.times.is_some()
     }
 
+    /// Whether each batch is sampled by itself, in memory by degrees alone: an edge then takes the
+    /// least time there is.
+    pub fn are_plain(&self) -> bool {
+        !(self.is_disjoint() || self.look_at_edges())
+    }
+
     /// Whether degrees alone do not decide.
     pub(crate) fn look_at_edges(&self) -> bool {
         !matches!(self.choice, Choice::Uniform) || self.times.is_some() || self.is_induced()
