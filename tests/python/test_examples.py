@@ -58,6 +58,20 @@ def test_the_stores_example_loads_batches_through_pyg(planted: Path) -> None:
     assert "16)" in printed
 
 
+def test_two_processes_take_the_steps_of_one(planted: Path) -> None:
+    """Two batches a step in one process, or a batch each in two: the same losses."""
+    example = ROOT / "examples" / "torchrun.py"
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    both = run(*launch, "--nproc-per-node", "2", example, planted, "--epochs", "2")
+    alone = run(sys.executable, example, planted, "--steps-of", "2", "--epochs", "2")
+    pattern = r"epoch \d+: (\d+) steps, loss ([0-9.]+)"
+    found = [re.findall(pattern, printed) for printed in (both, alone)]
+    assert [steps for steps, _ in found[0]] == [steps for steps, _ in found[1]]
+    assert len(found[0]) == 2
+    losses = [[float(loss) for _, loss in epochs] for epochs in found]
+    assert losses[0] == pytest.approx(losses[1], abs=2e-4)
+
+
 @pytest.mark.parametrize(
     "name", ["neighbor_sampling", "hetero", "hgt", "link_prediction", "remote"]
 )
