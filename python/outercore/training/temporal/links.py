@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.config.sizes import format_size, parse_size
 from outercore.csc import edge_rows
 from outercore.edge_types import EdgeType, edge_type_called, edge_type_key
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import BudgetError, InvalidError, NotFoundError
 from outercore.link_seeds import all_links
 from outercore.sample_rules import edge_name
 from outercore.training.tasks import array_key
@@ -67,11 +68,13 @@ def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
 
     Cost: `LINK_BYTES` for each edge in memory.
     Errors: `NotFoundError` without the edge type or its times; `InvalidError` where the edge type
-    is to be chosen, or too few times differ.
+    is to be chosen, has no edges, or too few times differ; `BudgetError` before anything is read.
     """
     edge_type = predicted_type(graph, config)
+    key = edge_type_key(edge_type) if graph.is_typed else "edge"
+    _require_room(int(graph.manifest["edge_types"][key]["count"]), edge_type, config)
     index, rows = all_links(graph, edge_type), edge_rows(graph, edge_type)
-    times = graph.array(timeedge_array_key(graph, edge_type, config))
+    times = graph.array(time_key(graph, edge_type, config))
     if rows is not None:
         # Both directions of an undirected edge have its row.
         rows, first = np.unique(np.sort(rows), return_index=True)
@@ -90,6 +93,18 @@ def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
             "have nearly the same time\nhint: hold out fewer by `--set link.held_out=SHARE`"
         )
     return TimedLinks(edge_type, index, times, (bounds[0], bounds[1], len(times)))
+
+
+def _require_room(count: int, edge_type: EdgeType, config: TrainConfig) -> None:
+    called, needed = ",".join(edge_type), LINK_BYTES * count
+    if not count:
+        raise InvalidError(f"edge type {called}: expected edges to learn, found none")
+    if needed >= parse_size(config.budget.memory):
+        raise BudgetError(
+            f"memory budget {config.budget.memory}: {count:,} edges of {called} with their times "
+            f"take {format_size(needed)}\nhint: give more memory by `--memory`",
+            needed,
+        )
 
 
 def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
@@ -124,7 +139,7 @@ def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
     return next(iter(given.values()))
 
 
-def timeedge_array_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
+def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
     """The manifest key of the times of a type's edges.
 
     Errors: `NotFoundError` where they have none, `InvalidError` for other than whole numbers.
