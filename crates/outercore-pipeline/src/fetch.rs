@@ -9,6 +9,7 @@ use outercore_io::{CostModel, Engine, FileId, RowLayout, plan_rows};
 use crate::MemoryPlan;
 use crate::features::by_place;
 use crate::group::Group;
+use crate::room::RowRoom;
 use crate::row_cache::{Admitted, Announced, RowCache};
 use crate::row_space::{Part, RowSpace, within};
 use crate::rows::RowArena;
@@ -64,6 +65,11 @@ impl Fetcher {
     /// The slots, to assemble batches.
     pub fn arena(&self) -> Arc<RowArena> {
         Arc::clone(&self.arena)
+    }
+
+    /// As [`RowCache::room`].
+    pub fn room(&self, plan: &MemoryPlan) -> RowRoom {
+        self.cache.room(plan)
     }
 
     /// Reads the rows of the constant part, in order of their place on the device.

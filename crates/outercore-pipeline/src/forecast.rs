@@ -12,6 +12,7 @@ use outercore_io::{CostModel, PlannedRead};
 use serde::{Deserialize, Serialize};
 
 use crate::MemoryPlan;
+use crate::room::RowRoom;
 use crate::row_cache::{Admitted, Announced, RowCache};
 use crate::row_space::{PlannedPart, RowSpace};
 use crate::sampling::Sampling;
@@ -334,7 +335,9 @@ impl Run<'_> {
             let until = (next + u64::from(plan.split.group)).min(count);
             let started = Instant::now();
             let parts = sampling.sample(epoch, next..until)?;
-            let groups = sampling.group(&mut number, parts, plan.max_rows());
+            let room = self.cache.as_ref();
+            let room = room.map_or_else(RowRoom::unlimited, |one| one.room(plan));
+            let groups = sampling.group(&mut number, parts, &room);
             self.trace.sample_s += started.elapsed().as_secs_f64();
             next = until;
             for group in groups {

@@ -20,6 +20,7 @@ mod loader;
 mod plan;
 mod prepare;
 mod requests;
+mod room;
 mod row_cache;
 mod row_space;
 mod rows;

@@ -20,6 +20,7 @@ use crate::counters::{Counters, Shared, SharedState, lock};
 use crate::fetch::Fetcher;
 use crate::forecast::{Forecast, OnReads, Tracing};
 use crate::prepare::{Prepared, prepare};
+use crate::room::RowRoom;
 use crate::row_space::RowSpace;
 use crate::rules::times_of_nodes;
 use crate::seed_list::{Input, SeedList};
@@ -325,7 +326,7 @@ impl Loader {
             batches,
             group: u64::from(plan.split.group),
             ahead: prepared.sampling.begun_ahead(plan.look_ahead),
-            max_rows: plan.max_rows(),
+            room: fetcher.as_ref().map_or_else(RowRoom::unlimited, |one| one.room(plan)),
             next_group: self.next_group,
             shared: Arc::clone(&self.shared),
         };

@@ -301,16 +301,6 @@ impl MemoryPlan {
         Bytes(DELIVERED_BATCHES * self.row_bytes_per_batch)
     }
 
-    /// Distinct rows that several batches may need together: those of the constant part, and half
-    /// of the dynamic slots, so that the next group can be fetched while this one is consumed.
-    #[must_use]
-    pub fn max_rows(&self) -> u64 {
-        if self.holds_all_rows() {
-            return u64::MAX;
-        }
-        u64::from(self.split.constant_slots) + u64::from(self.split.dynamic_slots) / 2
-    }
-
     /// Whether no feature row is ever read again.
     #[must_use]
     pub fn holds_all_rows(&self) -> bool {

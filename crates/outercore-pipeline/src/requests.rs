@@ -22,6 +22,7 @@ use crate::features::RowSource;
 use crate::fetch::Fetcher;
 use crate::group::{ELSEWHERE, Group, GroupBatch, Part};
 use crate::prepare::{Prepared, prepare};
+use crate::room::RowRoom;
 use crate::row_space::RowSpace;
 use crate::sampling::Sampling;
 use crate::seed_list::{Input, SeedList};
@@ -323,7 +324,9 @@ impl Requests {
         }
         let changes = self.changes(delta);
         for parts in self.groups(parts) {
-            for mut group in sampling.group(&mut self.next_group, parts, self.plan.max_rows()) {
+            let room = self.fetcher.as_ref();
+            let room = room.map_or_else(RowRoom::unlimited, |one| one.room(&self.plan));
+            for mut group in sampling.group(&mut self.next_group, parts, &room) {
                 group.leave_out(|node| changes.row(node).is_some());
                 self.answer_group(group, &changes, each)?;
             }

@@ -7,11 +7,13 @@ use outercore_core::CacheCounters;
 
 use crate::Split;
 use crate::group::Group;
+use crate::plan::MemoryPlan;
+use crate::room::RowRoom;
 
 /// The constant and the dynamic part over one numbering of slots: those below `constant_slots`
 /// belong to the constant part.
 pub struct RowCache {
-    constant: ConstantPart,
+    constant: Arc<ConstantPart>,
     dynamic: DynamicPart,
     policy: Policy,
     heat: Option<Arc<[u8]>>,
@@ -45,7 +47,7 @@ impl RowCache {
     /// An empty cache.
     pub fn new(split: Split, policy: Policy) -> Self {
         Self {
-            constant: ConstantPart::new(Vec::new()),
+            constant: Arc::default(),
             dynamic: DynamicPart::new(split.dynamic_slots, policy),
             policy,
             heat: None,
@@ -62,7 +64,12 @@ impl RowCache {
 
     /// Takes `rows`, sorted and distinct, for the constant part: row `i` is in slot `i`.
     pub fn fill_constant(&mut self, rows: Vec<u64>) {
-        self.constant = ConstantPart::new(rows);
+        self.constant = Arc::new(ConstantPart::new(rows));
+    }
+
+    /// For the rows that several batches of a plan need together.
+    pub fn room(&self, plan: &MemoryPlan) -> RowRoom {
+        RowRoom::new(plan, Arc::clone(&self.constant))
     }
 
     /// Most rows of the constant part.

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::config::LoaderConfig;
 use crate::group::{Group, Part};
+use crate::room::RowRoom;
 use crate::row_space::covers;
 use crate::seed_list::SeedList;
 
@@ -176,10 +177,10 @@ impl Sampling {
         )
     }
 
-    /// Makes groups of `parts`, each with at most `max_rows` distinct rows or a single batch.
+    /// Makes groups of `parts`, each with rows that there is `room` for or a single batch.
     ///
     /// Whether there are slots for a batch on its own, the fetch stage finds out.
-    pub fn group(&self, number: &mut u64, parts: Vec<Part>, max_rows: u64) -> Vec<Group> {
+    pub fn group(&self, number: &mut u64, parts: Vec<Part>, room: &RowRoom) -> Vec<Group> {
         let Some(ranges) = &self.rows else {
             *number += 1;
             return vec![Group::without_rows(*number - 1, parts)];
@@ -192,7 +193,7 @@ impl Sampling {
             if !all_have_rows {
                 group.leave_out(|row| !covers(ranges, row));
             }
-            if group.batches.len() > 1 && group.rows.len() as u64 > max_rows {
+            if group.batches.len() > 1 && !room.holds(&group.rows) {
                 let (first, second) = group.halve();
                 todo.push(second);
                 todo.push(first);

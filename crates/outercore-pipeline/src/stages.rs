@@ -16,6 +16,7 @@ use crate::arrays::Arrays;
 use crate::counters::{SharedState, lock};
 use crate::fetch::{Fetcher, Ready};
 use crate::group::{Group, Part};
+use crate::room::RowRoom;
 use crate::row_cache::Announced;
 use crate::sampling::Sampling;
 use crate::timeline::Stage;
@@ -33,8 +34,8 @@ pub struct SampleStage {
     pub group: u64,
     /// Groups begun before the one under way is complete; 0 samples all of a group together.
     pub ahead: u64,
-    /// Distinct rows that several batches may need together.
-    pub max_rows: u64,
+    /// For the rows that several batches need together.
+    pub room: RowRoom,
     /// Number of the first group.
     pub next_group: u64,
     pub shared: SharedState,
@@ -70,7 +71,7 @@ impl SampleStage {
                 begun.take(batches.end - batches.start)
             };
             let sampled =
-                parts.map(|parts| sampling.group(&mut self.next_group, parts, self.max_rows));
+                parts.map(|parts| sampling.group(&mut self.next_group, parts, &self.room));
             let mut spent = StageCounters::default();
             clock.lap(&mut spent.busy_s);
             lock(&self.shared).timeline.record(Stage::Sample, item, started);

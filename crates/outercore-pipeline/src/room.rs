@@ -1,0 +1,63 @@
+//! Which rows several batches may need together.
+
+use std::sync::Arc;
+
+use outercore_cache::ConstantPart;
+
+use crate::plan::MemoryPlan;
+
+/// What the slots hold at once: the rows of the constant part, and some others.
+#[derive(Clone, Debug)]
+pub struct RowRoom {
+    constant: Arc<ConstantPart>,
+    most_others: u64,
+}
+
+impl RowRoom {
+    /// That of a plan. Others take half of the dynamic slots, so that the next group can be fetched
+    /// while this one is consumed.
+    pub fn new(plan: &MemoryPlan, constant: Arc<ConstantPart>) -> Self {
+        let most_others = match plan.holds_all_rows() {
+            true => u64::MAX,
+            false => u64::from(plan.split.dynamic_slots) / 2,
+        };
+        Self { constant, most_others }
+    }
+
+    /// Where no rows are fetched.
+    pub fn unlimited() -> Self {
+        Self { constant: Arc::default(), most_others: u64::MAX }
+    }
+
+    /// Whether there is room for `rows`, sorted and distinct.
+    pub fn holds(&self, rows: &[u64]) -> bool {
+        let most = self.most_others;
+        if rows.len() as u64 <= most {
+            return true;
+        }
+        let least = rows.len().saturating_sub(self.constant.len()) as u64;
+        if least > most {
+            return false;
+        }
+        let mut others = Vec::new();
+        self.constant.split(rows, |_, _| (), &mut others);
+        others.len() as u64 <= most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_the_constant_part_take_no_other_slots() {
+        let constant = Arc::new(ConstantPart::new((0..100).collect()));
+        let room = RowRoom { constant, most_others: 3 };
+        assert!(room.holds(&[200, 201, 202]));
+        assert!(!room.holds(&[200, 201, 202, 203]));
+        assert!(room.holds(&[1, 2, 3, 4, 99, 200, 201, 202]));
+        // As many as all slots have, and yet too many others.
+        assert!(!room.holds(&[1, 2, 3, 4, 200, 201, 202, 203]));
+        assert!(RowRoom::unlimited().holds(&[7; 1000]));
+    }
+}
