@@ -134,7 +134,7 @@ pub fn run_through(
     Ok(Outcome { values, plan, counters, facts, profile })
 }
 
-/// Opens a grid for passes of one's own, building it first where `config` says so.
+/// Opens a grid for a caller that makes its own passes; builds it first where `config` says so.
 ///
 /// `held` bytes of the budget are the caller's, for state and results.
 ///

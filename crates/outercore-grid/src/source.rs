@@ -119,7 +119,7 @@ impl GridSource {
     /// The key of the array `name` of the edges; a name with a slash is a key already.
     ///
     /// # Errors
-    /// `Invalid`: there are several edge types, and each has arrays of its own.
+    /// `Invalid` where the grid is made of several edge types: an array belongs to one.
     pub fn edge_array(&self, name: &str) -> Result<String> {
         match &self.parts[..] {
             [_] if name.contains('/') => Ok(name.to_owned()),
@@ -127,7 +127,7 @@ impl GridSource {
             several => {
                 let shown = several[0].name.replace("__", ",");
                 Err(Error::invalid(format!(
-                    "weights `{name}`: each edge type has arrays of its own, expected a relation"
+                    "weights `{name}`: an edge array belongs to one edge type, and none was chosen"
                 ))
                 .hint(format!("choose one edge type, such as `--set relation={shown}`")))
             }

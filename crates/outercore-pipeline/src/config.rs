@@ -55,7 +55,7 @@ pub enum Hotness {
     /// The nodes with most in-edges; costs one pass over the offsets.
     InDegree,
     /// The nodes with the largest values in a node array, by its key: a saved PageRank, or a list
-    /// of one's own.
+    /// that the user made.
     Array(String),
     /// No constant part.
     None,

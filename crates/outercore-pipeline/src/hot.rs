@@ -22,7 +22,7 @@ const GROUP: usize = 4;
 /// Bytes of a node array that are looked at together; a multiple of every element size.
 const CHUNK: u64 = 256 << 10;
 
-/// Which rows deserve a place, whatever batches come next.
+/// Which rows are used most, by an estimate that is made before the first batch.
 #[derive(Debug, Default)]
 pub struct Hot {
     /// By falling heat.

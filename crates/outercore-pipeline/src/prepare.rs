@@ -29,17 +29,17 @@ use crate::trial::Trial;
 /// Batches sampled to learn how large batches are and how much they share: a small part of an
 /// epoch, at most as many as are ever fetched together.
 ///
-/// An epoch begins with a group that nobody consumes yet, and ends with one that nothing is read
-/// beside, so that larger groups are worth it in longer epochs alone.
+/// While the first group is read, nothing is consumed; while the last one is consumed, nothing is
+/// read. So a short epoch has small groups.
 fn trial_batches(batches: u64) -> u64 {
     let few = (batches / 8).clamp(4, TRIED);
     few.max((batches / 16).min(u64::from(MAX_GROUP))).min(batches)
 }
 
-/// Batches that are tried whatever their size; more of them while they are small.
+/// Batches that are always sampled; beyond these only while they are small.
 const TRIED: u64 = 32;
 
-/// Nodes of small batches that are tried.
+/// Nodes after which no more small batches are sampled.
 const TRIED_NODES: u64 = 1 << 18;
 
 /// Seconds that a group takes besides its reads: three threads hand it on, and the queue is empty

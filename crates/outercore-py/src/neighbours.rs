@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::errors::to_python;
 use crate::rows::{rows, rows_mut};
 
-/// Numbers of all sources, numbers of the nodes, and the slope below 0.
+/// Attention scores of all sources and of the targets, and the slope of the leaky ReLU below 0.
 type Scores<'py> = (PyReadonlyArray2<'py, f32>, PyReadonlyArray2<'py, f32>, f32);
 
 /// Adds the functions to the module.

@@ -14,8 +14,8 @@ const COLUMNS_AT_ONCE: usize = 64 << 10;
 /// Edges whose sources are looked up together, at least.
 const EDGES_AT_ONCE: usize = 256 << 10;
 
-/// Whether [`expected_visits`] knows how `config` samples: neighbours are drawn alike, whatever
-/// their weights and times.
+/// Whether [`expected_visits`] can be computed for `config`: every neighbour of a node must be as
+/// likely as any other, without weights or times.
 pub fn are_known(config: &SampleConfig) -> bool {
     let alike = matches!(config.rules.choice, Choice::Uniform | Choice::Labor);
     alike && config.rules.times.is_none()

@@ -34,7 +34,6 @@ from outercore.training.options import configuration
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
-from outercore.training.temporal.evaluate import evaluate_temporal
 from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.inputs import require_model_fits
 from outercore.training.work import Work
@@ -229,7 +228,7 @@ def evaluate(
     config = config_under(saved, graph, memory, far)
     observer = observer or Observer()
     if saved.task.kind == "links":
-        return (evaluate_temporal if config.sampling.time else evaluate_links)(
+        return evaluate_links(
             saved,
             directory,
             graph,

@@ -66,9 +66,10 @@ class LinkData:
         """The edges to train on, [edges, 2], mapped from their file."""
         return _mapped(self.root / "train.npy")
 
-    def pairs_of(self, name: str) -> int:
-        """Edges and negatives of a held-out part together."""
-        return sum(len(_mapped(self.root / f"{file}.npy")) for file in (name, f"{name}_neg"))
+    def sizes(self, name: str) -> tuple[int, int]:
+        """Edges and negatives of a held-out part."""
+        edges, negatives = (len(_mapped(self.root / f"{of}.npy")) for of in (name, f"{name}_neg"))
+        return edges, negatives
 
     def part(self, name: str) -> Pairs:
         """The edges and negatives of a held-out part."""

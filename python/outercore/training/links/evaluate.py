@@ -27,7 +27,7 @@ def evaluate_links(
     observer: Observer,
     open_loader: LoaderFactory,
 ) -> dict[str, Any]:
-    """All metrics of `valid` or `test`, by message passing over the training edges.
+    """All metrics of `valid` or `test`: by messages along the training edges, or along the past.
 
     The model lies in `directory`, in its run; `graph` is the data set that the run was started
     with; `outputs` whether the user wants predictions as files.
@@ -35,7 +35,11 @@ def evaluate_links(
     Errors: `InvalidError` where the data set is another one or changed since; `NotFoundError` for a
     part that the run does not have; `UnsupportedError` for `outputs`.
     """
-    refuse_outputs(outputs)
+    if outputs:
+        raise UnsupportedError(
+            "predictions: a model of edges has no predictions of nodes\n"
+            "hint: leave `--predictions` and `--logits` out"
+        )
     with opened_links(
         saved, directory, graph, config, observer=observer, open_loader=open_loader
     ) as (work, open_scoring):
@@ -47,24 +51,15 @@ def evaluate_links(
                 "hint: `--split` takes `valid` or `test`"
             )
         scores = open_scoring().scores(part, sampled=sampled)
-    pairs = links.part(part)
+        edges, negatives = links.sizes(part)
     return {
         "model": str(directory),
         "data_set": str(Path(graph.root).resolve()),
         "split": part,
-        "edges": len(pairs.edges),
-        "negatives": len(pairs.negatives),
+        "edges": edges,
+        "negatives": negatives,
         "neighbours": "sampled" if sampled else "all",
         "metric": scores.name,
         "score": scores.value(),
         **scores.values(),
     }
-
-
-def refuse_outputs(outputs: bool) -> None:
-    """Errors: `UnsupportedError` where the user wants predictions as files."""
-    if outputs:
-        raise UnsupportedError(
-            "predictions: a model of edges has no predictions of nodes\n"
-            "hint: leave `--predictions` and `--logits` out"
-        )

@@ -50,11 +50,12 @@ class LinkLoaders(Loaders):
         ends = 2 + self._negatives.ends
         size = config.sampling.batch_size
         self._order = EpochOrder(len(data.train()), size, ends, seed)
+        pairs = [sum(data.sizes(one)) for one in data.parts]
         parts = {
             "in-degrees": 4 * data.graph.num_nodes if degrees else 0,
             "pools of edges": self._order.pool_bytes,
             "the learned table": 0 if data.features else table_bytes(data.graph, config),
-            "held-out edges": _SCORED_BYTES * max(map(data.pairs_of, data.parts), default=0),
+            "held-out edges": _SCORED_BYTES * max(pairs, default=0),
         }
         reserved = sum(parts.values())
         if reserved >= parse_size(config.budget.memory):

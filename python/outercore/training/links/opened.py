@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +22,8 @@ from outercore.training.loaders import LoaderFactory
 from outercore.training.opened import SCRATCH, remove_empty
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import SavedModel
+from outercore.training.temporal.scoring import TemporalScoring
+from outercore.training.temporal.work import TemporalLinkWork
 
 
 @contextmanager
@@ -32,18 +35,24 @@ def opened_links(
     *,
     observer: Observer,
     open_loader: LoaderFactory,
-) -> Iterator[tuple[LinkWork, Callable[[], LinkScoring]]]:
+) -> Iterator[tuple[LinkWork | TemporalLinkWork, Callable[[], Any]]]:
     """The work of a saved model of edges, and what opens its scoring, until a signal stops it.
+
+    With times it is a `TemporalLinkWork`, without a `LinkWork`.
 
     Errors: `InvalidError` where the data set is another one or changed since.
     """
     run = run_of(directory, graph)
     run.require_same(graph)
     stop, scratch = StopRequest(), directory / SCRATCH
-    place = LinkPlace(run.links, Position, stop)
-    work = LinkWork(graph, config, place, open_loader=open_loader, note=observer.note, saved=saved)
+    options: dict[str, Any] = {"open_loader": open_loader, "note": observer.note, "saved": saved}
+    work: LinkWork | TemporalLinkWork
+    if config.sampling.time is None:
+        work = LinkWork(graph, config, LinkPlace(run.links, Position, stop), **options)
+    else:
+        work = TemporalLinkWork(graph, config, **options)
 
-    def scoring() -> LinkScoring:
+    def scoring() -> LinkScoring | TemporalScoring:
         scratch.mkdir(exist_ok=True)
         # A directory of its own: another process may use the same model.
         own = stack.enter_context(tempfile.TemporaryDirectory(dir=scratch))

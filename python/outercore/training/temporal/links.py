@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LINK_BYTES = 40
 """For each edge: its two ends, its time, and the orders by time and of an epoch."""
 PARTS = ("train", "valid", "test")
+NEGATIVES = 1
+"""Of each held-out edge: its source with another target at its time, as published scores have."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class TimedLinks:
         """Edges of a part."""
         part = self.part(name)
         return part.stop - part.start
+
+    def sizes(self, name: str) -> tuple[int, int]:
+        """Edges and negatives of a held-out part."""
+        return self.count(name), NEGATIVES * self.count(name)
 
     @property
     def parts(self) -> list[str]:

@@ -9,17 +9,15 @@ import torch
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import LinkMetric
 from outercore.training.links.metrics import LinkScores, least_negatives
-from outercore.training.temporal.links import TimedLinks
+from outercore.training.temporal.links import NEGATIVES, TimedLinks
 from outercore.training.temporal.network import TemporalLinkModel
 
 if TYPE_CHECKING:
     from outercore.training.temporal.work import TemporalLoaders
-
-_NEGATIVES = 1
-"""Of each scored edge: its source with another target at its time, as published scores have it."""
 
 
 class TemporalScoring:
@@ -35,12 +33,14 @@ class TemporalScoring:
         metric: LinkMetric,
         loaders: TemporalLoaders,
         device: torch.device,
+        observer: Observer,
         stop: StopRequest,
     ) -> None:
         self._links, self._model, self._metric = links, model, metric
-        self._loaders, self._device, self._stop = loaders, device, stop
+        self._loaders, self._device = loaders, device
+        self._observer, self._stop = observer, stop
         for part in links.parts:
-            if links.count(part) * _NEGATIVES < least_negatives(metric):
+            if links.count(part) * NEGATIVES < least_negatives(metric):
                 raise InvalidError(
                     f"metric `{metric}`: expected at least {least_negatives(metric)} negatives in "
                     f"part `{part}`, found {links.count(part)}\n"
@@ -59,16 +59,19 @@ class TemporalScoring:
         """Scores on all held-out parts."""
         return {part: self.scores(part) for part in self._links.parts}
 
-    def scores(self, part: str) -> LinkScores:
-        """The scores of a held-out part; the same at every call."""
+    def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
+        """The scores of a held-out part, from sampled neighbours; the same at every call."""
+        assert sampled, "what sees the past alone has no states that all share"
         positive: list[NDArray[np.float32]] = []
         negative: list[NDArray[np.float32]] = []
         training = self._model.training
         self._model.eval()
         try:
-            with self._loaders.evaluation(**self._loaders.of_links(part, _NEGATIVES)) as loader:
+            with self._loaders.evaluation(**self._loaders.of_links(part, NEGATIVES)) as loader:
+                self._observer.evaluation_started(part, len(loader), 0)
                 for batch in loader:
                     self._stop.check()
+                    self._observer.evaluation_advanced(1)
                     for scores, found in zip(
                         (positive, negative), self._of_batch(batch), strict=True
                     ):

@@ -32,7 +32,6 @@ from outercore.training.temporal.links import (
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
 from outercore.training.temporal.scoring import TemporalScoring
 from outercore.training.typed.inputs import require_same_types, schema_of
-from outercore.training.typed.scales import column_scales
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -97,8 +96,7 @@ class TemporalLinkWork:
         if self._is_saved:
             return
         with timeline.span("feature scales") if timeline is not None else nullcontext():
-            for name, features in self.model.encoder.maps.items():
-                features.standardise(*column_scales(self._graph, self._keys[name]))
+            self.model.encoder.standardise(self._graph, self._keys)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """How far the edges of a batch are from scoring above their negatives."""
@@ -109,9 +107,9 @@ class TemporalLinkWork:
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> TemporalScoring:
         """Scores on the edges that come after the training."""
-        del scratch, observer
+        del scratch
         metric = cast("LinkMetric", self.task.metric_name)
-        return TemporalScoring(self.links, self.model, metric, self.loaders, device, stop)
+        return TemporalScoring(self.links, self.model, metric, self.loaders, device, observer, stop)
 
     def facts(self) -> dict[str, Any]:
         """Which edges are predicted, how many of each part, and from which times on."""

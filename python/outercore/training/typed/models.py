@@ -6,7 +6,7 @@ Training on sampled batches and exact inference call the same `TypedNetwork.laye
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,7 +22,11 @@ from outercore.training.typed.convolutions import (
     TypedHop,
     by_type,
 )
+from outercore.training.typed.scales import column_scales
 from outercore.training.typed.schema import Schema
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
 
 
 class FeatureMap(nn.Module):
@@ -83,6 +87,14 @@ class Encoder(nn.Module):
         )
         for table in (*self.tables.values(), *self.vectors.values()):
             nn.init.normal_(table.weight, std=deviation)
+
+    def standardise(self, graph: Graph, keys: Mapping[str, str]) -> None:
+        """Measures the features of each node type, the arrays `keys`; sets their scales.
+
+        Cost: reads at most 65,536 rows of each type.
+        """
+        for name, features in self.maps.items():
+            features.standardise(*column_scales(graph, keys[name]))
 
     def forward(self, node_type: str, nodes: Any) -> Tensor:
         """The states of a batch's nodes of a type.

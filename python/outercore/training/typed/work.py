@@ -26,7 +26,6 @@ from outercore.training.typed.inference import TypedInference
 from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
 from outercore.training.typed.labelled import LabelledNodes
 from outercore.training.typed.models import TypedNetwork
-from outercore.training.typed.scales import column_scales
 from outercore.training.work import ScoredOnSplits
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ class TypedNodeWork(ScoredOnSplits):
         if self._is_saved:
             return
         with timeline.span("feature scales") if timeline is not None else nullcontext():
-            for name, features in self.model.encoder.maps.items():
-                features.standardise(*column_scales(self._graph, self._keys[name]))
+            self.model.encoder.standardise(self._graph, self._keys)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the seeds."""
