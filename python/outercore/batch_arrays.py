@@ -83,12 +83,14 @@ def _typed_arrays(
 def edge_array_names(arrays: Iterable[str]) -> list[str]:
     """Names of the edge arrays among keys: weights, times, features and the like.
 
+    Those of a graph with several types begin with the edge type.
+
     Example:
         >>> edge_array_names(["edges/edge/sources", "edges/edge/weight", "nodes/node/x"])
         ['weight']
     """
-    edges = sorted(key for key in arrays if key.startswith(_EDGES) and key not in _TOPOLOGY)
-    return [key.removeprefix(_EDGES) for key in edges]
+    edges = sorted(key for key in arrays if key.startswith("edges/") and key not in _TOPOLOGY)
+    return [key.removeprefix("edges/").removeprefix("edge/") for key in edges]
 
 
 def _known(graph: Graph) -> list[str]:

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from outercore.edge_types import EdgeType
-
-_REVERSE = "rev_"
+from outercore.edge_types import REVERSE, EdgeType
 
 
 def reverse_types(edge_types: Sequence[EdgeType]) -> dict[EdgeType, EdgeType]:
@@ -27,9 +25,9 @@ def reverse_types(edge_types: Sequence[EdgeType]) -> dict[EdgeType, EdgeType]:
     found: dict[EdgeType, EdgeType] = {}
     for edge_type in edge_types:
         source, relation, target = edge_type
-        named = (target, f"{_REVERSE}{relation}", source)
-        if is_reverse := relation.startswith(_REVERSE):
-            named = (target, relation.removeprefix(_REVERSE), source)
+        named = (target, f"{REVERSE}{relation}", source)
+        if is_reverse := relation.startswith(REVERSE):
+            named = (target, relation.removeprefix(REVERSE), source)
         back = [one for one in edge_types if (one[0], one[2]) == (target, source)]
         if named in edge_types:
             found[edge_type] = named

@@ -20,7 +20,7 @@ def csc(graph: Graph, edge_type: EdgeType) -> tuple[NDArray[np.int64], NDArray[n
     Cost: 8 bytes an edge and a target in memory.
     """
     offsets = _bounds(graph, edge_type)
-    sources = _topology(graph, "sources")[offsets[0] : offsets[-1]].astype(np.int64)
+    sources = topology(graph, "sources")[offsets[0] : offsets[-1]].astype(np.int64)
     return offsets - offsets[0], sources - first_ids(graph)[edge_type[0]]
 
 
@@ -32,7 +32,7 @@ def edge_rows(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64] | None:
     if "edges/edge/ids" not in graph.arrays:
         return None
     offsets = _bounds(graph, edge_type)
-    rows = _topology(graph, "ids")[offsets[0] : offsets[-1]].astype(np.int64)
+    rows = topology(graph, "ids")[offsets[0] : offsets[-1]].astype(np.int64)
     return rows - _first_row(graph, edge_type)
 
 
@@ -48,25 +48,17 @@ def first_ids(graph: Graph) -> dict[str, int]:
 class Edges:
     """Whether there is an edge of a type between two nodes, by search in the CSC on disk."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        edge_type: EdgeType,
-        times: str | None = None,
-        *,
-        sees_equal: bool = True,
-    ) -> None:
+    def __init__(self, graph: Graph, edge_type: EdgeType, times: str | None = None) -> None:
         """`times` is the edge array that says when an edge comes, if it has this array at all."""
-        self._offsets = _topology(graph, "offsets")
-        self._sources = _topology(graph, "sources")
+        self._offsets = topology(graph, "offsets")
+        self._sources = topology(graph, "sources")
         self._first_source = first_ids(graph)[edge_type[0]]
         self._first_column = _first_column(graph, edge_type)
-        self._sees_equal = sees_equal
         self._times: NDArray[Any] | None = None
-        key = f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{times}"
-        if times is not None and key in graph.arrays:
-            self._times = mapped(graph.root, graph.arrays[key])
-            self._rows = _topology(graph, "ids") if "edges/edge/ids" in graph.arrays else None
+        key = edge_array_key(graph, edge_type, times or "")
+        if key in graph.arrays:
+            self._times = array_of(graph, key)
+            self._rows = topology(graph, "ids") if "edges/edge/ids" in graph.arrays else None
             self._first_row = _first_row(graph, edge_type)
 
     def has(
@@ -122,14 +114,14 @@ class Edges:
             places = np.asarray(self._rows[places], np.int64)
         times = np.asarray(self._times[places - self._first_row])
         earliest = np.minimum.reduceat(times, starts) if len(starts) else times
-        seen: NDArray[np.bool_] = earliest <= at if self._sees_equal else earliest < at
-        return seen
+        there: NDArray[np.bool_] = earliest <= at
+        return there
 
 
 def _bounds(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64]:
     first = _first_column(graph, edge_type)
     last = first + graph.node_types[edge_type[2]]
-    return _topology(graph, "offsets")[first : last + 1].astype(np.int64)
+    return topology(graph, "offsets")[first : last + 1].astype(np.int64)
 
 
 def _first_column(graph: Graph, edge_type: EdgeType) -> int:
@@ -145,8 +137,6 @@ def _first_column(graph: Graph, edge_type: EdgeType) -> int:
 def _first_row(graph: Graph, edge_type: EdgeType) -> int:
     """The row of the first edge of a type among those of all types."""
     before = 0
-    if not graph.is_typed:
-        return before
     for other in graph.edge_types:
         if other == edge_type:
             break
@@ -155,7 +145,17 @@ def _first_row(graph: Graph, edge_type: EdgeType) -> int:
     return before
 
 
-def _topology(graph: Graph, name: str) -> NDArray[Any]:
-    """An array of the CSC; with a log of updates in memory, as these have changed it."""
-    key = f"edges/edge/{name}"
-    return graph.array(key) if "live" in graph.manifest else mapped(graph.root, graph.arrays[key])
+def array_of(graph: Graph, key: str) -> NDArray[Any]:
+    """An array, mapped; with a log of updates in memory, as these have changed it."""
+    manifest = graph.manifest
+    return graph.array(key) if "live" in manifest else mapped(graph.root, manifest["arrays"][key])
+
+
+def edge_array_key(graph: Graph, edge_type: EdgeType, name: str) -> str:
+    """The manifest key of an array of a type's edges."""
+    return f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{name}"
+
+
+def topology(graph: Graph, name: str) -> NDArray[Any]:
+    """An array of the CSC: `offsets`, `sources` or `ids`."""
+    return array_of(graph, f"edges/edge/{name}")

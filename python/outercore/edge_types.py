@@ -9,6 +9,8 @@ from outercore.errors import NotFoundError
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Source type, relation, target type."""
+REVERSE = "rev_"
+"""What the relation of an edge type in the other direction begins with, as in PyG."""
 
 
 def edge_type_key(edge_type: EdgeType) -> str:

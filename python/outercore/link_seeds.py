@@ -174,7 +174,7 @@ class LinkSeeds:
 
     @cached_property
     def _edges(self) -> Edges:
-        return Edges(self._graph, self._edge_type, self._edge_times, sees_equal=self._sees_equal)
+        return Edges(self._graph, self._edge_type, self._edge_times)
 
     def _seeds(
         self,

@@ -35,6 +35,7 @@ from outercore.training.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
+from outercore.training.graph_work import GraphWork  # noqa: E402
 from outercore.training.loaders import neighbor_loader  # noqa: E402
 from outercore.training.run import evaluate, plan, resume, train  # noqa: E402
 from outercore.training.saved import load_model  # noqa: E402
@@ -60,7 +61,7 @@ def messages(*, shuffled: bool) -> dict[str, list[int]]:
     sources = (targets + random.integers(1, USERS, MESSAGES)) % USERS
     if shuffled:
         random.shuffle(times)
-    return {"source": sources.tolist(), "target": targets.tolist(), "time": times.tolist()}
+    return {"source": sources.tolist(), "target": targets.tolist(), "sent": times.tolist()}
 
 
 def written(place: Path, columns: dict[str, list[int]], *, add_reverse: bool = True) -> Path:
@@ -85,7 +86,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(place / "edges.npy", edges)
     arguments = ["import", place / "edges.npy", "--undirected", "--out", place / "graph"]
     assert run([str(argument) for argument in [*arguments, "--nodes", USERS]]) == 0
-    oc.open(place / "graph").add_edge_array("time", np.array(columns["time"]))
+    oc.open(place / "graph").add_edge_array("sent", np.array(columns["sent"]))
     return place / "graph"
 
 
@@ -93,7 +94,7 @@ def config(kind: str = "sage", epochs: int = 4, **changes: Any) -> TrainConfig:
     """Changes by the name of a group, as fields that differ."""
     plain = TrainConfig(
         model=ModelConfig(kind=kind, hidden=16, heads=2, dropout=0.0),
-        sampling=SamplingConfig(fanout=(8,), batch_size=64, time="time"),
+        sampling=SamplingConfig(fanout=(8,), batch_size=64, time="sent"),
         optimiser=OptimiserConfig(learning_rate=0.01, epochs=epochs, patience=0),
         budget=BudgetConfig(memory="32MiB", threads=2),
         run=RunConfig(task="link", metric="average_precision"),
@@ -118,7 +119,7 @@ def test_every_edge_is_in_one_part_and_no_part_begins_before_the_one_before_it_e
     graph = oc.open(request.getfixturevalue(name))
     links = timed_links(graph, config(link={"held_out": share}))
     columns = messages(shuffled=False)
-    given = zip(columns["source"], columns["target"], columns["time"], strict=True)
+    given = zip(columns["source"], columns["target"], columns["sent"], strict=True)
     found = zip(*links.index.tolist(), links.times.tolist(), strict=True)
     if name == "plain":
         # An undirected edge has no direction.
@@ -137,7 +138,7 @@ def test_every_edge_is_in_one_part_and_no_part_begins_before_the_one_before_it_e
 
 
 def test_edges_of_one_time_stay_together(tmp_path: Path) -> None:
-    columns = messages(shuffled=False) | {"time": [number // 500 for number in range(MESSAGES)]}
+    columns = messages(shuffled=False) | {"sent": [number // 500 for number in range(MESSAGES)]}
     graph = oc.open(written(tmp_path, columns))
     links = timed_links(graph, config())
     assert links.bounds == (1000, 1000, 1500)
@@ -224,7 +225,7 @@ def naive_state(
             source, target = edges.edge_index[:, place].tolist()
             if target != seed:
                 continue
-            age = now - int(edges.edge_time[place])
+            age = now - int(edges.edge_sent[place])
             assert age > 0
             ages = model.time(torch.tensor([age]))[0]
             message = relation.source(table[users.n_id[source]]) + relation.age(ages)
@@ -262,6 +263,7 @@ def test_scores_are_those_of_a_naive_network(typed: Path) -> None:
         ({"link": {"relation": "user,likes,user"}}, "sage", NotFoundError, "user,sends,user"),
         ({"link": {"edges": "some.npz"}}, "sage", UnsupportedError, "held_out"),
         ({}, "rgcn", UnsupportedError, "`sage` or `gat`"),
+        ({"model": {"residual": True}}, "sage", UnsupportedError, "have neither"),
         ({"budget": {"memory": "50KiB"}}, "sage", BudgetError, "1,500 edges"),
         ({"run": {"metric": "accuracy"}}, "sage", InvalidError, "edges are scored by"),
         ({"run": {"metric": "hits@100"}, "link": {"held_out": 0.05}}, "sage", InvalidError, "100"),
@@ -273,6 +275,11 @@ def test_what_does_not_fit_is_named(
 ) -> None:  # fmt: skip
     with pytest.raises(error, match=message):
         train(typed, config(kind, **changes), out=tmp_path / "run")
+
+
+def test_whole_graphs_have_no_past(plain: Path) -> None:
+    with pytest.raises(UnsupportedError, match="no past"):
+        GraphWork(oc.open(plain), config(run={"task": "graph"}))
 
 
 def test_a_plan_names_what_the_edges_take(typed: Path) -> None:

@@ -24,6 +24,7 @@ from outercore.training.config import (  # noqa: E402
 from outercore.training.typed.inference import TypedInference  # noqa: E402
 from outercore.training.typed.inputs import feature_keys, schema_of  # noqa: E402
 from outercore.training.typed.models import TypedNetwork  # noqa: E402
+from outercore.training.typed.schema import Schema  # noqa: E402
 from outercore.training.typed.work import TypedLoaders  # noqa: E402
 from typed_fakes import TypedGraph, TypedLoader, planted_types  # noqa: E402
 
@@ -276,6 +277,14 @@ def test_a_batch_without_any_edge_has_logits(kind: str, graph: TypedGraph) -> No
     batch = next(iter(loader))
     assert sum(len(batch[one].edge_index[0]) for one in graph.edge_types) == 0
     assert torch.isfinite(model(batch)).all()
+
+
+def test_the_schema_of_an_earlier_model_names_one_type(graph: TypedGraph) -> None:
+    schema = network("rgcn", graph).schema
+    values = schema.to_dict()
+    assert Schema.from_dict(values, 3) == schema
+    labelled = values.pop("seeds")[0]
+    assert Schema.from_dict({**values, "labelled": labelled}, 3) == schema
 
 
 def test_embeddings_are_as_long_as_features_and_short_where_there_are_none(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.config.sizes import parse_size
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
@@ -50,6 +50,8 @@ class GraphWork(ScoredOnSplits):
     def __init__(
         self, graph: Graph, config: TrainConfig, *, saved: SavedModel | None = None
     ) -> None:
+        if config.sampling.time is not None:
+            raise UnsupportedError("--time: whole graphs have no past\nhint: leave it out")
         if config.budget.far is not None:
             raise InvalidError(
                 "far memory: whole graphs are read from the disk\nhint: leave it out"

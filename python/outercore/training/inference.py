@@ -189,7 +189,7 @@ class Inference:
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class Sizes:
     """Seeds a batch: as many as wanted, not fewer than the least."""
 
     wanted: int
@@ -220,7 +220,7 @@ class Passes:
         batch_size = max(self._sampling.batch_size // 4, min(self._sampling.batch_size, 64))
         return self.batches(
             what,
-            _Sizes(batch_size, batch_size),
+            Sizes(batch_size, batch_size),
             num_neighbors=self._loaders.fanout(),
             input_nodes=nodes,
             replace=self._sampling.replace,
@@ -236,15 +236,15 @@ class Passes:
         `width` is the values that an arc's row takes; `most_arcs` says how many arcs the largest
         batch of so many seeds has.
         """
-        sizes = _Sizes(self._rows(width, most_arcs), _LEAST_ROWS)
+        sizes = Sizes(self._rows(width, most_arcs), _LEAST_ROWS)
         return self.batches(what, sizes, num_neighbors=[-1], **arguments)
 
     def alone(self, what: str, width: int, **arguments: Any) -> Iterator[Any]:
         """Batches of seeds without neighbours."""
-        sizes = _Sizes(self._rows(width, lambda rows: rows), _LEAST_ROWS)
+        sizes = Sizes(self._rows(width, lambda rows: rows), _LEAST_ROWS)
         return self.batches(what, sizes, num_neighbors=[], **arguments)
 
-    def batches(self, what: str, sizes: _Sizes, **arguments: Any) -> Iterator[Any]:
+    def batches(self, what: str, sizes: Sizes, **arguments: Any) -> Iterator[Any]:
         """Batches of an evaluation loader, in order.
 
         Where one needs more memory than there is, batches are halved from there on, and at last

@@ -12,7 +12,7 @@ from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
 from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig, TrainConfig
-from outercore.training.temporal.links import timed_feature_keys, times_by_type
+from outercore.training.temporal.links import times_by_type
 from outercore.training.typed.inputs import feature_keys
 from outercore.training.typed.labelled import LabelledNodes
 
@@ -116,7 +116,7 @@ def _read_of_types(graph: Graph, sampling: SamplingConfig) -> Identity:
 
 def _read_of_times(graph: Graph, config: TrainConfig) -> Identity:
     keys = ["edges/edge/offsets", "edges/edge/sources", "edges/edge/ids"]
-    keys += timed_feature_keys(graph, config).values()
+    keys += feature_keys(graph, config.sampling.features).values()
     return _identity(graph, [*keys, *times_by_type(graph, config).values()])
 
 

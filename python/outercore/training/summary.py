@@ -9,6 +9,7 @@ import torch
 
 from outercore.batch_arrays import edge_array_names
 from outercore.runs import record as records
+from outercore.sample_rules import edge_name
 from outercore.training.config import TrainConfig
 from outercore.training.tasks import TASKS
 from outercore.training.work import Work
@@ -47,8 +48,7 @@ def describe(
             "edges": graph.num_edges,
             "features": work.model.features,
             "classes": work.task.outputs,
-            # No model looks at weights, times or features of edges.
-            "unused_edge_arrays": edge_array_names(graph.manifest["arrays"]),
+            "unused_edge_arrays": _unused(graph, config),
             **work.facts(),
         },
         "machine": {
@@ -59,3 +59,10 @@ def describe(
         },
         "device_profile": records.device_profile(Path(graph.root)),
     }
+
+
+def _unused(graph: Graph, config: TrainConfig) -> list[str]:
+    """The edge arrays that are not read: all but the times that were named."""
+    time = config.sampling.time and edge_name(graph, config.sampling.time)
+    names = edge_array_names(graph.manifest["arrays"])
+    return [one for one in names if one.rpartition("/")[2] != time]

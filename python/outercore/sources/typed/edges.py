@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore._native import Importer
+from outercore.edge_types import REVERSE, EdgeType, edge_type_key
 from outercore.errors import InvalidError
-from outercore.graph import EdgeType, edge_type_key
 from outercore.mapped import blocks
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, common_type
@@ -227,7 +227,7 @@ def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list
     found = [EdgesOfType(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
     if add_reverse:
         for source, relation, target in ends:
-            reverse = (target, f"rev_{relation}", source)
+            reverse = (target, f"{REVERSE}{relation}", source)
             if reverse in ends:
                 raise InvalidError(
                     f"--add-reverse: edge type {','.join(reverse)} is given, too\n"

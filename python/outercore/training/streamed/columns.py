@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.csc import topology
 from outercore.many_graphs import spans
-from outercore.mapped import forget, mapped
+from outercore.mapped import forget
 from outercore.training.streamed.files import Moved
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class Columns:
     """
 
     def __init__(self, graph: Graph, nodes: NDArray[np.int64] | None, moved: Moved) -> None:
-        self._offsets = _topology(graph, "offsets")
-        self._sources = _topology(graph, "sources")
+        self._offsets = topology(graph, "offsets")
+        self._sources = topology(graph, "sources")
         self._nodes = nodes
         self._moved = moved
         self.count = graph.num_nodes if nodes is None else len(nodes)
@@ -133,10 +134,3 @@ def needed(columns: Columns, parts: list[tuple[int, int]], nodes: int, *, loops:
 
 def _at_once(step: int) -> int:
     return max(_NODES_AT_ONCE // step, 1) * step
-
-
-def _topology(graph: Graph, name: str) -> NDArray[Any]:
-    key = f"edges/edge/{name}"
-    manifest = graph.manifest
-    live = "live" in manifest
-    return graph.array(key) if live else mapped(graph.root, manifest["arrays"][key])

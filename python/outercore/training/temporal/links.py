@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.batch_arrays import edge_array_names
 from outercore.config.sizes import format_size, parse_size
-from outercore.csc import edge_rows
-from outercore.edge_types import EdgeType, edge_type_called, edge_type_key
+from outercore.csc import edge_array_key, edge_rows
+from outercore.edge_types import REVERSE, EdgeType, edge_type_called, edge_type_key
 from outercore.errors import BudgetError, InvalidError, NotFoundError
 from outercore.link_seeds import all_links
 from outercore.sample_rules import edge_name
-from outercore.training.tasks import array_key
-from outercore.training.typed.inputs import feature_keys
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 LINK_BYTES = 40
 """For each edge: its two ends, its time, and the orders by time and of an epoch."""
+_READING_BYTES = 64
+"""For each arc while the edges are read."""
 PARTS = ("train", "valid", "test")
 NEGATIVES = 1
 """Of each held-out edge: its source with another target at its time, as published scores have."""
@@ -72,22 +73,23 @@ def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
 
     Edges of one time are in one part. An undirected edge is there once.
 
-    Cost: `LINK_BYTES` for each edge in memory.
+    Cost: `LINK_BYTES` for each edge in memory, 64 bytes for each arc meanwhile.
     Errors: `NotFoundError` without the edge type or its times; `InvalidError` where the edge type
     is to be chosen, has no edges, or too few times differ; `BudgetError` before anything is read.
     """
     edge_type = predicted_type(graph, config)
-    key = edge_type_key(edge_type) if graph.is_typed else "edge"
-    _require_room(int(graph.manifest["edge_types"][key]["count"]), edge_type, config)
+    key = time_key(graph, edge_type, config)
+    described = edge_type_key(edge_type) if graph.is_typed else "edge"
+    _require_room(int(graph.manifest["edge_types"][described]["count"]), edge_type, config)
     index, rows = all_links(graph, edge_type), edge_rows(graph, edge_type)
-    times = graph.array(time_key(graph, edge_type, config))
+    times = graph.array(key).astype(np.int64)
     if rows is not None:
-        # Both directions of an undirected edge have its row.
-        rows, first = np.unique(np.sort(rows), return_index=True)
-        index, times = index[:, first], times[rows]
-    times = np.asarray(times).astype(np.int64)
+        # As the links are ordered; both directions of an undirected edge have its row.
+        rows.sort()
+        first = np.append(True, rows[1:] != rows[:-1])
+        index, times = index[:, first], times[rows[first]]
     order = np.argsort(times, kind="stable")
-    index, times = np.ascontiguousarray(index[:, order]), times[order]
+    index, times = index[:, order], times[order]
     held_out = config.link.held_out
     bounds = [
         int(np.searchsorted(times, _time_at(times, share), side="left"))
@@ -102,7 +104,7 @@ def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
 
 
 def _require_room(count: int, edge_type: EdgeType, config: TrainConfig) -> None:
-    called, needed = ",".join(edge_type), LINK_BYTES * count
+    called, needed = ",".join(edge_type), _READING_BYTES * count
     if not count:
         raise InvalidError(f"edge type {called}: expected edges to learn, found none")
     if needed >= parse_size(config.budget.memory):
@@ -119,30 +121,24 @@ def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
     Errors: `NotFoundError` for a type that is not there, or where none has times; `InvalidError`
     where several have.
     """
-    types = {",".join(one): one for one in graph.edge_types}
     chosen, attribute = config.link.relation, config.sampling.time
-    assert attribute is not None
     if chosen is not None:
         return edge_type_called(chosen, graph.edge_types, f"link.relation of `{graph.root}`")
-    name = edge_name(graph, attribute)
-    timed = {
-        text: one
-        for text, one in types.items()
-        if name is not None and edge_array_key(graph, one, name) in graph.arrays
-    }
+    timed = list(times_by_type(graph, config))
     # `--add-reverse` adds the other direction of each edge type.
-    given = {text: one for text, one in timed.items() if not one[1].startswith("rev_")} or timed
+    given = [one for one in timed if not one[1].startswith(REVERSE)] or timed
     if not given:
         raise NotFoundError(
             f"--time {attribute}: no edge array `{attribute}` is in data set `{graph.root}`\n"
-            f"hint: it has {', '.join(sorted(_edge_arrays(graph))) or 'none'}"
+            f"hint: it has {', '.join(edge_array_names(graph.arrays)) or 'none'}"
         )
     if len(given) > 1:
+        names = [",".join(one) for one in given]
         raise InvalidError(
-            f"data set `{graph.root}`: edges of {' and '.join(given)} have `{attribute}`\n"
-            f"hint: choose the edges to predict by `--set link.relation={next(iter(given))}`"
+            f"data set `{graph.root}`: edges of {' and '.join(names)} have `{attribute}`\n"
+            f"hint: choose the edges to predict by `--set link.relation={names[0]}`"
         )
-    return next(iter(given.values()))
+    return given[0]
 
 
 def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
@@ -150,13 +146,12 @@ def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
 
     Errors: `NotFoundError` where they have none, `InvalidError` for other than whole numbers.
     """
-    attribute = config.sampling.time
-    assert attribute is not None
-    key = edge_array_key(graph, edge_type, edge_name(graph, attribute) or attribute)
-    if key not in graph.arrays:
+    attribute, key = config.sampling.time, times_by_type(graph, config).get(edge_type)
+    if key is None:
         raise NotFoundError(
             f"--time {attribute}: the edges of {','.join(edge_type)} have no array `{attribute}`\n"
-            f"hint: data set `{graph.root}` has {', '.join(sorted(_edge_arrays(graph))) or 'none'}"
+            f"hint: data set `{graph.root}` has "
+            f"{', '.join(edge_array_names(graph.arrays)) or 'none'}"
         )
     entry = graph.arrays[key]
     if "int" not in entry["dtype"] or len(entry["shape"]) != 1:
@@ -173,26 +168,6 @@ def times_by_type(graph: Graph, config: TrainConfig) -> dict[EdgeType, str]:
     name = edge_name(graph, config.sampling.time) or config.sampling.time
     keys = {one: edge_array_key(graph, one, name) for one in graph.edge_types}
     return {one: key for one, key in keys.items() if key in graph.arrays}
-
-
-def timed_feature_keys(graph: Graph, config: TrainConfig) -> dict[str, str]:
-    """The features of each node type that has some, as `feature_keys`, also of one type."""
-    name = config.sampling.features
-    if graph.is_typed:
-        return feature_keys(graph, name)
-    key = graph.features_of("node") if name == "x" else array_key(graph, name)
-    return {} if key is None else {"node": key}
-
-
-def edge_array_key(graph: Graph, edge_type: EdgeType, name: str) -> str:
-    """The manifest key of an array of a type's edges."""
-    return f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{name}"
-
-
-def _edge_arrays(graph: Graph) -> list[str]:
-    topology = ("ids", "offsets", "sources")
-    found = (key.split("/", 2) for key in graph.arrays if key.startswith("edges/"))
-    return [f"{of}/{name}" for _, of, name in found if name not in topology]
 
 
 def _time_at(times: NDArray[np.int64], share: float) -> int:

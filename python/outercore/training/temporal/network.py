@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outercore.training.config import LinkHead, TrainConfig
-from outercore.training.models import norm_of
 from outercore.training.neighbours import Arcs
 from outercore.training.typed.convolutions import by_type
-from outercore.training.typed.models import Encoder, as_features
+from outercore.training.typed.models import Encoder, as_features, norm_of_type
 from outercore.training.typed.schema import Schema
 
 if TYPE_CHECKING:
@@ -37,13 +36,15 @@ class TimedSchema:
     types: Schema
     """Its seeds are the types of source and target of the links."""
     timed: frozenset[EdgeType]
+    array: str
+    """The name of their times."""
     span: int
     """From the first to the last time of the training, in the unit of the times."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         timed = [list(one) for one in self.types.edge_types if one in self.timed]
-        return {**self.types.to_dict(), "timed": timed, "span": self.span}
+        return {**self.types.to_dict(), "timed": timed, "array": self.array, "span": self.span}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], layers: int) -> TimedSchema:
@@ -51,7 +52,8 @@ class TimedSchema:
         timed = frozenset(
             (source, relation, target) for source, relation, target in values["timed"]
         )
-        return cls(Schema.from_dict(values, layers), timed, values["span"])
+        types = Schema.from_dict(values, layers)
+        return cls(types, timed, values["array"], values["span"])
 
 
 class TimeEncoding(nn.Module):
@@ -146,7 +148,7 @@ class TimedLayer(nn.Module):
             }
         )
         self.own = by_type({name: nn.Linear(hidden, hidden) for name in self._into})
-        self.norms = by_type({name: norm_of(config.model) for name in self._into})
+        self.norms = by_type({name: norm_of_type(config.model) for name in self._into})
         self._dropout = config.model.dropout
 
     def forward(
@@ -269,7 +271,7 @@ class TemporalLinkModel(nn.Module):
         if edge_type not in self.schema.timed:
             return _Edges(index, None)
         links = parts.nodes(edge_type[2]).batch[index[1]]
-        ages = seed_time[links] - store.edge_time[: index.shape[1]]
+        ages = seed_time[links] - store[f"edge_{self.schema.array}"][: index.shape[1]]
         return _Edges(index, self.time(ages))
 
 

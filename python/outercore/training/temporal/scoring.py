@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.runs.progress import Observer
-from outercore.runs.stop import StopRequest
 from outercore.training.config import LinkMetric
+from outercore.training.inference import Passes, Sizes, evaluating
 from outercore.training.links.metrics import LinkScores, least_negatives
 from outercore.training.temporal.links import NEGATIVES, TimedLinks
 from outercore.training.temporal.network import TemporalLinkModel
@@ -32,13 +31,10 @@ class TemporalScoring:
         model: TemporalLinkModel,
         metric: LinkMetric,
         loaders: TemporalLoaders,
-        device: torch.device,
-        observer: Observer,
-        stop: StopRequest,
+        passes: Passes,
     ) -> None:
         self._links, self._model, self._metric = links, model, metric
-        self._loaders, self._device = loaders, device
-        self._observer, self._stop = observer, stop
+        self._loaders, self._passes = loaders, passes
         for part in links.parts:
             if links.count(part) * NEGATIVES < least_negatives(metric):
                 raise InvalidError(
@@ -64,23 +60,12 @@ class TemporalScoring:
         assert sampled, "what sees the past alone has no states that all share"
         positive: list[NDArray[np.float32]] = []
         negative: list[NDArray[np.float32]] = []
-        training = self._model.training
-        self._model.eval()
-        try:
-            with self._loaders.evaluation(**self._loaders.of_links(part, NEGATIVES)) as loader:
-                self._observer.evaluation_started(part, len(loader), 0)
-                for batch in loader:
-                    self._stop.check()
-                    self._observer.evaluation_advanced(1)
-                    for scores, found in zip(
-                        (positive, negative), self._of_batch(batch), strict=True
-                    ):
-                        scores.append(found)
-        finally:
-            self._model.train(training)
+        asked = self._loaders.of_links(part, NEGATIVES)
+        # Negatives are a function of the batch: one of another size would have others.
+        size = asked.pop("batch_size")
+        with evaluating(self._model), torch.no_grad():
+            for batch in self._passes.batches(part, Sizes(size, size), **asked):
+                found = self._model(batch)
+                positive.append(found[0].cpu().numpy())
+                negative.append(found[1].flatten().cpu().numpy())
         return LinkScores(self._metric, np.concatenate(positive), np.concatenate(negative))
-
-    @torch.no_grad()
-    def _of_batch(self, batch: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        positive, negative = self._model(batch.to(self._device))
-        return positive.cpu().numpy(), negative.flatten().cpu().numpy()

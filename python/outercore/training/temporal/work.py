@@ -18,6 +18,7 @@ from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import LinkMetric, TrainConfig
+from outercore.training.inference import Passes
 from outercore.training.links.model import link_loss
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.saved import SavedModel
@@ -25,13 +26,12 @@ from outercore.training.tasks import link_task
 from outercore.training.temporal.links import (
     LINK_BYTES,
     TimedLinks,
-    timed_feature_keys,
     timed_links,
     times_by_type,
 )
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
 from outercore.training.temporal.scoring import TemporalScoring
-from outercore.training.typed.inputs import require_same_types, schema_of
+from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -61,13 +61,15 @@ class TemporalLinkWork:
         self._graph, self._config = graph, config
         self.links = timed_links(graph, config)
         self._is_saved = saved is not None
-        self._keys = keys = timed_feature_keys(graph, config)
+        self._keys = keys = feature_keys(graph, config.sampling.features)
         source, _, target = self.links.edge_type
         seeds = tuple(dict.fromkeys((source, target)))
         if saved is None:
             self.task = link_task(config.run.metric, config.model.hidden)
             types = schema_of(graph, seeds, config, keys, note)
-            schema = TimedSchema(types, frozenset(times_by_type(graph, config)), self.links.span)
+            timed = times_by_type(graph, config)
+            array = timed[self.links.edge_type].rpartition("/")[2]
+            schema = TimedSchema(types, frozenset(timed), array, self.links.span)
             self.model = TemporalLinkModel(config, schema)
             copies = TABLE_COPIES
         else:
@@ -109,7 +111,8 @@ class TemporalLinkWork:
         """Scores on the edges that come after the training."""
         del scratch
         metric = cast("LinkMetric", self.task.metric_name)
-        return TemporalScoring(self.links, self.model, metric, self.loaders, device, observer, stop)
+        passes = Passes(self.loaders, self._config.sampling, device, observer, stop)
+        return TemporalScoring(self.links, self.model, metric, self.loaders, passes)
 
     def facts(self) -> dict[str, Any]:
         """Which edges are predicted, how many of each part, and from which times on."""
@@ -171,7 +174,7 @@ class TemporalLoaders(Loaders):
         """What a loader of the links of a part is asked for."""
         links, chosen = self._links, self._config.link
         places = links.part(part)
-        index = np.ascontiguousarray(links.index[:, places])
+        index = links.index[:, places]
         sampling: dict[str, Any] = {"mode": "triplet", "amount": negatives}
         if chosen.negative_ends == "degree":
             trained = links.index[1, links.part("train")]
@@ -187,6 +190,7 @@ class TemporalLoaders(Loaders):
             "equal_times": "hidden",
             "neg_sampling": sampling,
             "batch_size": self._config.sampling.batch_size,
+            "replace": self._config.sampling.replace,
             "features": self.features(),
             "labels": None,
             "arrays": self._time_keys(),
@@ -213,6 +217,11 @@ def _require_fits(graph: Graph, config: TrainConfig) -> None:
         raise UnsupportedError(
             f"model `{config.model.kind}`: edges with times are learnt by `sage` or `gat`\n"
             "hint: choose one of these by `--model`"
+        )
+    if config.model.residual or config.model.jumping != "none":
+        raise UnsupportedError(
+            "model.residual, model.jumping: networks of edges with times have neither\n"
+            "hint: leave them out"
         )
     if config.link.edges is not None:
         raise UnsupportedError(

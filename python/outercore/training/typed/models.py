@@ -135,7 +135,8 @@ class TypedNetwork(nn.Module):
         layers = range(schema.layers)
         self.convolutions = nn.ModuleList(convolution(config, schema, layer) for layer in layers)
         self.norms = nn.ModuleList(
-            by_type({name: _norm(config) for name in schema.targets(layer)}) for layer in layers
+            by_type({name: norm_of_type(config) for name in schema.targets(layer)})
+            for layer in layers
         )
         self.skips = nn.ModuleList(
             by_type(
@@ -227,7 +228,8 @@ class TypedNetwork(nn.Module):
         return functional.dropout(state, self.config.dropout, self.training)
 
 
-def _norm(config: ModelConfig) -> nn.Module:
+def norm_of_type(config: ModelConfig) -> nn.Module:
+    """The normalisation of the states of one node type."""
     if config.norm != "batch":
         return norm_of(config)
     from torch_geometric.nn import BatchNorm

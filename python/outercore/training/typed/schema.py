@@ -74,7 +74,8 @@ class Schema:
     def from_dict(cls, values: Mapping[str, Any], layers: int) -> Schema:
         """Inverse of `to_dict`."""
         return cls(
-            tuple(values["seeds"]),
+            # Earlier models name one type.
+            tuple(values.get("seeds") or [values["labelled"]]),
             tuple((source, relation, target) for source, relation, target in values["edge_types"]),
             {name: NodeInput(**given) for name, given in values["inputs"].items()},
             layers,

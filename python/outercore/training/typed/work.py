@@ -126,11 +126,6 @@ class TypedNodeWork(ScoredOnSplits):
             "edge_types": described["edge_types"],
             "labelled_type": self.labelled.node_type,
             "inputs": described["inputs"],
-            "unused_edge_arrays": sorted(
-                key.removeprefix("edges/")
-                for key in self._graph.arrays
-                if key.startswith("edges/") and not key.startswith("edges/edge/")
-            ),
         }
 
 
