@@ -17,6 +17,7 @@ from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training.config import ModelConfig  # noqa: E402
 from outercore.training.degrees import in_degrees  # noqa: E402
 from outercore.training.models import Hop, build_model  # noqa: E402
+from outercore.training.streamed import columns as columns_module  # noqa: E402
 from outercore.training.streamed import exact as exactly  # noqa: E402
 from outercore.training.streamed import layer  # noqa: E402
 from outercore.training.streamed.columns import Columns, needed  # noqa: E402
@@ -129,6 +130,25 @@ def test_chosen_nodes_get_the_outputs_that_they_have_among_all(
             exact = of_graph(graph, model, chosen)
             found = outputs(exact, memory, tmp_path)
             np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("at_once", [1, 50, 1 << 20])
+def test_arcs_into_chosen_nodes_are_read_a_part_at_a_time(
+    graph: FakeGraph, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns_module, "_ARCS_AT_ONCE", at_once)
+    chosen = np.sort(np.random.default_rng(2).permutation(NODES)[:90])
+    found = Columns(graph, chosen, Moved()).incoming(3, 80)
+    for place, node in enumerate(chosen[3:80]):
+        own = found.sources[int(found.starts[place]) : int(found.ends[place])]
+        expected = graph.sources[graph.offsets[node] : graph.offsets[node + 1]]
+        assert own.tolist() == expected.tolist()
+
+
+def test_any_budget_is_told_the_least(graph: FakeGraph) -> None:
+    for memory in (0, 1, 1000):
+        with pytest.raises(BudgetError, match="needs"):
+            of_graph(graph, network("sage"), None).plan(memory)
 
 
 def test_parts_hold_consecutive_targets_within_their_bytes(graph: FakeGraph) -> None:

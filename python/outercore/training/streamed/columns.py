@@ -71,7 +71,7 @@ class Columns:
             sources = np.array(self._sources[starts[0] : ends[-1]] if last > first else [])
             start = starts[0] if last > first else 0
         else:
-            sources, start = np.asarray(self._sources[spans(starts, ends)]), 0
+            sources, start = self._of_spans(starts, ends), 0
             ends = np.cumsum(ends - starts)
             starts = np.append(0, ends[:-1])
         forget(self._sources)
@@ -82,6 +82,23 @@ class Columns:
             (ends - start).astype(np.uint64),
             self.nodes(first, last),
         )
+
+    def _of_spans(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
+        """The sources of targets that do not follow each other."""
+        until = np.cumsum(ends - starts)
+        sources = np.empty(int(until[-1]) if len(until) else 0, self._sources.dtype)
+        first = at = 0
+        while first < len(starts):
+            # The places of arcs take more memory than their sources: a part of them at a time.
+            stop = max(int(np.searchsorted(until, at + _ARCS_AT_ONCE, side="right")), first + 1)
+            places = (
+                slice(int(starts[first]), int(ends[first]))
+                if stop == first + 1
+                else spans(starts[first:stop], ends[first:stop])
+            )
+            sources[at : int(until[stop - 1])] = self._sources[places]
+            first, at = stop, int(until[stop - 1])
+        return sources
 
     def parts(self, step: int, most: int, node_bytes: int) -> list[tuple[int, int]]:
         """Consecutive places, cut at multiples of `step`, of at most so many bytes.

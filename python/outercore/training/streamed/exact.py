@@ -88,7 +88,8 @@ class Exact:
         try:
             self._plans = self._planned(memory)
         except BudgetError:
-            least = memory
+            # Below this nothing can do.
+            least = max(memory, _STEPS_AT_ONCE * 4 * self._widest * self._step + self._nodes_bytes)
             while True:
                 least += least // 8
                 try:
