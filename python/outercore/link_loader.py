@@ -41,7 +41,7 @@ class LinkNeighborLoader(NeighborLoader):
     ``edge_label_time`` int64 [n + m]. With k negatives for each link in triplets, ``dst_neg_index``
     is int64 [n, k], or [n] for one; ``seed_time`` int64 [n].
 
-    Cost: 16 bytes a link in memory, 8 more where the order is shuffled.
+    Cost: 16 bytes a link in memory, 8 more with times, and 8 more where the order is shuffled.
 
     Args:
         data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.

@@ -271,8 +271,10 @@ class MiniBatches(ABC, Generic[Batch]):
         Returns:
             ``first_epoch`` and ``later_epochs`` with ``seconds``, ``bottleneck``, ``hit_ratio``,
             ``rows_read``, ``requests``, ``bytes``, and seconds by stage if it worked alone;
-            ``processor_s`` are those of all stages on all cores. The first epoch fills the cache
-            in ``fill_s`` of its seconds.
+            ``processor_s`` are those of all stages on all cores. Beside them ``batches`` of an
+            epoch, ``traced_batches`` that were looked at, ``nodes_per_batch``,
+            ``edges_per_batch``, ``fill_s`` in which the first epoch fills the static cache, and
+            ``took_s`` of the forecast itself.
 
         Raises:
             InvalidError: an iteration has begun.

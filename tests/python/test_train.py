@@ -550,7 +550,7 @@ def test_a_batch_that_needs_more_than_planned_changes_the_cost_and_not_the_resul
 
 @pytest.mark.parametrize(
     ("model", "said"),
-    [("sage", "at least"), ("gcn", r"at least .*\nhint: the in-degrees take .* besides")],
+    [("sage", "at least"), ("gcn", r"at least .*\nhint: in-degrees of .* are in memory besides")],
 )
 def test_a_budget_below_the_minimum_is_refused(
     data_set: Path, tmp_path: Path, model: str, said: str

@@ -54,7 +54,8 @@ def plan_train(
 ) -> None:
     """Show how a training divides its memory, before anything is trained.
 
-    Takes the options of `outercore train`. Opens the topology and samples a few batches.
+    Takes the options of `outercore train`. Opens the topology, samples batches of two
+    epochs, and tries a few steps of the network.
 
     **Examples**
 

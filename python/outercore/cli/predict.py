@@ -34,7 +34,8 @@ def predict(
 ) -> None:
     """Write a model's predictions for all nodes, all graphs, or the edges of a list.
 
-    Exact: layer by layer over all neighbours, out of core. The file has a row for each node, graph
+    Exact: layer by layer over all neighbours, out of core; a model trained with `--time` samples
+    the past. The file has a row for each node, graph
     or edge: its id or name, the prediction, and the probability of each class; for an edge its
     score.
 

@@ -180,7 +180,8 @@ class LinkConfig:
         LinkHead,
         Option(
             "With `--task link`: score of two embeddings: `mlp` of their product, `dot` product, "
-            "or `diagonal`, a dot product with a learned weight a dimension. All are symmetric."
+            "or `diagonal`, a dot product with a learned weight a dimension. All are symmetric, "
+            "but `mlp` with `--time`."
         ),
     ] = "mlp"
 
@@ -255,7 +256,7 @@ class RunConfig:
         Validation,
         Option(
             "How epochs are scored: `full` neighbourhoods, `sampled` ones, or `auto`: full up to "
-            "two million edges. The last scores are always exact."
+            "two million edges. The last scores are exact; with `--time` all are sampled."
         ),
     ] = "auto"
     task: Annotated[

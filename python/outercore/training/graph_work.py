@@ -93,7 +93,7 @@ class GraphWork(ScoredOnSplits):
         batch = batch.to(device)
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
 
-    def predictor(
+    def _inference(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
         """The network itself: it takes all neighbours already."""

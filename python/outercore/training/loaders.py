@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -40,16 +41,6 @@ def neighbor_loader(
     return NeighborLoader(*arguments, **options)
 
 
-def beside_degrees(
-    error: BudgetError, degrees: int, what: str = "the in-degrees take"
-) -> BudgetError:
-    """What a loader says of its part of the budget, with the bytes that in-degrees take of it."""
-    if not degrees:
-        return error
-    needed = None if error.needed is None else error.needed + degrees
-    return BudgetError(f"{error}\nhint: {what} {format_size(degrees)} besides", needed)
-
-
 class Loaders:
     """Opens the training loader and, beside or instead of it, one for evaluation.
 
@@ -58,18 +49,22 @@ class Loaders:
     little to work with.
     """
 
-    reserved_for = "the in-degrees take"
-    """For messages: what takes memory besides."""
+    advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
+    """What to do where nothing is left for batches."""
 
     def __init__(
         self,
         graph: Graph,
         config: TrainConfig,
         *,
-        reserved: int = 0,
+        reserved: Mapping[str, int] | None = None,
         open_loader: LoaderFactory = neighbor_loader,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`reserved` names what else is in memory all the time, with its bytes.
+
+        Errors: `BudgetError` where that takes all of the budget.
+        """
         self._graph = graph
         self._config = config
         self._open_loader = open_loader
@@ -81,14 +76,15 @@ class Loaders:
         self._far = config.budget.far
         self._far_answered = False
         total = parse_size(config.budget.memory)
-        if reserved >= total:
+        self._reserved = dict(reserved or {})
+        taken = sum(self._reserved.values())
+        if taken >= total:
             raise BudgetError(
-                f"memory budget {format_size(total)}: the in-degrees that model "
-                f"`{config.model.kind}` needs take {format_size(reserved)} of it\n"
-                "hint: give more memory, or use `--model sage` or `gat`"
+                f"memory budget {format_size(total)}: {self._named()} leave nothing for batches\n"
+                f"hint: {self.advice}",
+                taken,
             )
-        self._degrees = reserved
-        self._total = total - reserved
+        self._total = total - taken
 
     @property
     def evaluation_memory(self) -> int:
@@ -102,10 +98,13 @@ class Loaders:
 
     @property
     def shares(self) -> dict[str, int]:
-        """How the loaders share the budget, in bytes."""
+        """How the loaders and what is reserved share the budget, in bytes."""
+        reserved = {
+            f"{re.sub('[ -]', '_', name)}_memory": size for name, size in self._reserved.items()
+        }
         return {
-            "memory": self._total + self._degrees,
-            "in_degrees_memory": self._degrees,
+            "memory": self._total + sum(self._reserved.values()),
+            **reserved,
             "validation_memory": int(self._total * self._share),
         }
 
@@ -148,8 +147,12 @@ class Loaders:
         return self.evaluation_memory
 
     def beside(self, error: BudgetError) -> BudgetError:
-        """The error of what shares the budget with in-degrees or embeddings."""
-        return beside_degrees(error, self._degrees, self.reserved_for)
+        """What a loader says of its part of the budget, with what takes the rest of it."""
+        taken = sum(self._reserved.values())
+        if not taken:
+            return error
+        needed = None if error.needed is None else error.needed + taken
+        return BudgetError(f"{error}\nhint: {self._named()} are in memory besides", needed)
 
     def use_whole_budget(self) -> bool:
         """Lets training and evaluation take turns with all of the budget from now on.
@@ -254,6 +257,10 @@ class Loaders:
         if attribute is None:
             return {}
         return {"time_attr": attribute, "temporal_strategy": "last"}
+
+    def _named(self) -> str:
+        reserved = self._reserved.items()
+        return ", ".join(f"{name} of {format_size(size)}" for name, size in reserved if size)
 
     def _close_training(self) -> None:
         if self._training is not None:

@@ -108,9 +108,10 @@ def plan(
     stage on a few; trains nothing. Arguments as those of `train`.
 
     Returns:
-        `memory`, `in_degrees_memory` (of typed graphs `embeddings_memory`) and `validation_memory`
-        in bytes; `training`: the record's `plan` of a run with these options; `forecast`: what
-        `NeighborLoader.forecast` says with the training step, empty for whole graphs.
+        `memory`, `validation_memory` and what is reserved (`in_degrees_memory`,
+        `embeddings_memory`, `edges_memory`) in bytes; `training`: the record's `plan` of a run with
+        these options; `forecast`: what
+        `NeighborLoader.forecast` says with the training step, empty for whole graphs and edges.
 
     Raises:
         BudgetError: the budget is too small; the message has the least that works.

@@ -28,7 +28,7 @@ class AnyScoring(Protocol):
         """The score after an epoch; `None` without validation."""
 
     def final(self) -> Mapping[str, AnyMetric]:
-        """Exact scores by part."""
+        """The last scores, by part: exact, but with times."""
 
 
 class AnyMetric(Protocol):

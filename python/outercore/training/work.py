@@ -27,7 +27,6 @@ from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import Task, array_key, detect_task
-from outercore.training.temporal.nodes import require_node_times
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -110,11 +109,18 @@ class ScoredOnSplits(ABC):
         predictor = self.predictor(scratch=scratch, device=device, observer=observer, stop=stop)
         return Scoring(self.labelled, self._config, self.task, predictor)
 
-    @abstractmethod
     def predictor(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
-        """As `PredictingWork` says."""
+        """As `PredictingWork` says; with times from the past alone."""
+        found = self._inference(scratch=scratch, device=device, observer=observer, stop=stop)
+        return found if self._config.sampling.time is None else PastOnly(found)
+
+    @abstractmethod
+    def _inference(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> Predictor:
+        """What runs the network over all neighbours, or over sampled ones."""
 
 
 class NodeWork(ScoredOnSplits):
@@ -152,13 +158,11 @@ class NodeWork(ScoredOnSplits):
         else:
             self.task, self.model = saved.task, saved.model
             _require_features(graph, config, self.model.features)
-        if config.sampling.time is not None:
-            require_node_times(graph, "node", config)
         self._degrees: Tensor | None = None
         self.loaders = Loaders(
             graph,
             config,
-            reserved=4 * graph.num_nodes if self.model.needs_degrees else 0,
+            reserved={"in-degrees": 4 * graph.num_nodes if self.model.needs_degrees else 0},
             open_loader=open_loader,
             note=note,
         )
@@ -176,11 +180,10 @@ class NodeWork(ScoredOnSplits):
         labels = batch.y[: batch.batch_size]
         return self.task.loss(self.model(batch, degrees), labels), int(batch.batch_size)
 
-    def predictor(
+    def _inference(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
-        """Exact inference layer by layer, or with sampled neighbours."""
-        inference = Inference(
+        return Inference(
             self._graph,
             self.model,
             self._config.sampling,
@@ -191,7 +194,6 @@ class NodeWork(ScoredOnSplits):
             observer=observer,
             stop=stop,
         )
-        return inference if self._config.sampling.time is None else PastOnly(inference)
 
     def facts(self) -> dict[str, Any]:
         """Nothing more."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.config.sizes import format_size, parse_size
-from outercore.errors import BudgetError, UnsupportedError
+from outercore.errors import BudgetError
 from outercore.graph import Graph
 from outercore.training.checkpoint import Position
 from outercore.training.config import TrainConfig
@@ -27,7 +27,7 @@ _SCORED_BYTES = 96
 class LinkLoaders(Loaders):
     """`Loaders` over the training edges of a run; a training batch is one of `LinkLoader`."""
 
-    reserved_for = "edges, tables of nodes and in-degrees take"
+    advice = "give more memory by `--memory`, hold out fewer edges, or use smaller batches"
 
     def __init__(
         self,
@@ -51,19 +51,12 @@ class LinkLoaders(Loaders):
         size = config.sampling.batch_size
         self._order = EpochOrder(len(data.train()), size, ends, seed)
         pairs = [sum(data.sizes(one)) for one in data.parts]
-        parts = {
+        reserved = {
             "in-degrees": 4 * data.graph.num_nodes if degrees else 0,
             "pools of edges": self._order.pool_bytes,
-            "the learned table": 0 if data.features else table_bytes(data.graph, config),
+            "learned table": 0 if data.features else table_bytes(data.graph, config),
             "held-out edges": _SCORED_BYTES * max(pairs, default=0),
         }
-        reserved = sum(parts.values())
-        if reserved >= parse_size(config.budget.memory):
-            named = ", ".join(f"{name} {format_size(size)}" for name, size in parts.items() if size)
-            raise BudgetError(
-                f"memory budget {config.budget.memory}: {named} leave nothing for the graph\n"
-                "hint: give more memory, hold out fewer edges, or use smaller batches"
-            )
         super().__init__(data.graph, config, reserved=reserved, open_loader=open_loader, note=note)
 
     def _open_training(self) -> LinkLoader:
@@ -97,10 +90,7 @@ def table_bytes(graph: Graph, config: TrainConfig) -> int:
 
 
 def require_fits(graph: Graph, config: TrainConfig) -> None:
-    """Errors: `BudgetError` where nodes without features need a larger table than the budget;
-    `UnsupportedError` for far memory."""
-    if config.budget.far is not None:
-        raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
+    """Errors: `BudgetError` where nodes without features need a larger table than the budget."""
     if config.sampling.features != "x" or graph.manifest["roles"].get("features"):
         return
     needed, budget = table_bytes(graph, config), parse_size(config.budget.memory)

@@ -65,14 +65,21 @@ class LinkModel(nn.Module):
 
 
 class PairHead(nn.Module):
-    """One score of two embeddings, the same in either order."""
+    """One score of two embeddings.
 
-    def __init__(self, kind: LinkHead, width: int, dropout: float) -> None:
+    It is the same in either order, but of an `mlp` that `is_directed`: that sees both embeddings
+    beside their product.
+    """
+
+    def __init__(
+        self, kind: LinkHead, width: int, dropout: float, *, is_directed: bool = False
+    ) -> None:
         super().__init__()
+        self._is_directed = is_directed
         self.kind = kind
         self.dropout = dropout
         self.diagonal = nn.Parameter(torch.ones(width)) if kind == "diagonal" else None
-        sizes = [width, width, 1] if kind == "mlp" else []
+        sizes = [width * (3 if is_directed else 1), width, 1] if kind == "mlp" else []
         self.linears = nn.ModuleList(
             nn.Linear(before, after) for before, after in itertools.pairwise(sizes)
         )
@@ -81,7 +88,8 @@ class PairHead(nn.Module):
         """Scores float32 [pairs] of embeddings [pairs, width]."""
         product = first * second
         if self.kind == "mlp":
-            hidden = functional.relu(self.linears[0](product))
+            seen = torch.cat([first, second, product], dim=1) if self._is_directed else product
+            hidden = functional.relu(self.linears[0](seen))
             hidden = functional.dropout(hidden, self.dropout, self.training)
             score: Tensor = self.linears[1](hidden)
             return score.squeeze(1)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outercore.training.config import LinkHead, TrainConfig
-from outercore.training.neighbours import Arcs
+from outercore.training.config import TrainConfig
+from outercore.training.links.model import PairHead
 from outercore.training.typed.convolutions import by_type
 from outercore.training.typed.models import Encoder, as_features, norm_of_type
 from outercore.training.typed.schema import Schema
@@ -59,9 +59,11 @@ class TimedSchema:
 class TimeEncoding(nn.Module):
     """How long ago, as cosines of fixed frequencies, and its logarithm.
 
-    The frequencies are a geometric row, the slowest with one period in the span of the training.
+    The frequencies are a geometric sequence; the slowest has one period in the span of the
+    training.
 
-    **Source** Cong et al., 2023, section 3.1, with frequencies that fit the unit of the times.
+    **Source** Cong et al., "Do We Really Need Complicated Model Architectures for Temporal
+    Networks?", ICLR 2023, section 3.1, with frequencies that fit the unit of the times.
     """
 
     width = _WAVES + 1
@@ -89,6 +91,8 @@ class TimedRelation(nn.Module):
 
     A message is a perceptron's layer over the source's state and the age of the edge. `sage` takes
     their mean and number; `gat` a weighted mean, with attention as in GATv2, and the number.
+
+    **Source** Brody et al., "How Attentive are Graph Attention Networks?", ICLR 2022, for `gat`.
     """
 
     def __init__(self, config: TrainConfig, ages: int) -> None:
@@ -110,14 +114,13 @@ class TimedRelation(nn.Module):
         messages = self.source(x).index_select(0, sources)
         if self.age is not None:
             messages = messages + self.age(ages)
+        count = torch.bincount(targets, minlength=len(own)).float().unsqueeze(1)
         if self._heads:
             found = self._attended(messages, own, targets)
         else:
-            places = torch.arange(len(targets), device=targets.device)
-            arcs = Arcs(torch.stack([places, targets]), len(own), len(targets))
-            found = arcs.mean(functional.relu(messages))
-        count = torch.bincount(targets, minlength=len(own))
-        state: Tensor = self.out(torch.cat([found, torch.log1p(count.float()).unsqueeze(1)], dim=1))
+            sums = torch.zeros_like(own).index_add(0, targets, functional.relu(messages))
+            found = sums / count.clamp(min=1)
+        state: Tensor = self.out(torch.cat([found, torch.log1p(count)], dim=1))
         return state
 
     def _attended(self, messages: Tensor, own: Tensor, targets: Tensor) -> Tensor:
@@ -177,33 +180,6 @@ class _Edges:
     ages: Tensor | None
 
 
-class DirectedHead(nn.Module):
-    """One score of a source and a target.
-
-    `mlp`: a perceptron over both and their product; `dot` their product summed; `diagonal`
-    likewise with a learned weight for each dimension.
-    """
-
-    def __init__(self, kind: LinkHead, width: int, dropout: float) -> None:
-        super().__init__()
-        self.kind, self.dropout = kind, dropout
-        if kind == "mlp":
-            self.first, self.last = nn.Linear(3 * width, width), nn.Linear(width, 1)
-        self.diagonal = nn.Parameter(torch.ones(width)) if kind == "diagonal" else None
-
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Scores float32 [pairs] of embeddings [pairs, width]."""
-        product = source * target
-        if self.kind == "mlp":
-            hidden = functional.relu(self.first(torch.cat([source, target, product], dim=1)))
-            hidden = functional.dropout(hidden, self.dropout, self.training)
-            score: Tensor = self.last(hidden)
-            return score.squeeze(1)
-        if self.diagonal is not None:
-            product = product * self.diagonal
-        return product.sum(dim=1)
-
-
 class TemporalLinkModel(nn.Module):
     """Scores links from the neighbourhoods that their ends had before them.
 
@@ -220,7 +196,8 @@ class TemporalLinkModel(nn.Module):
         self.stack = nn.ModuleList(
             TimedLayer(config, schema, layer) for layer in range(schema.types.layers)
         )
-        self.head = DirectedHead(config.link.head, config.model.hidden, config.model.dropout)
+        dropout = config.model.dropout
+        self.head = PairHead(config.link.head, hidden, dropout, is_directed=True)
 
     @property
     def features(self) -> int:

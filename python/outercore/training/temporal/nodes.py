@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 _BY_DEGREE = ("gcn", "gin")
 
 
-def require_node_times(graph: Graph, node_type: str, config: TrainConfig) -> None:
-    """Whether nodes of the labelled type have times, and the network is one for times.
+def require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:
+    """With times: whether nodes of the labelled type have some, and the network is one for them.
 
     Errors: `NotFoundError`, `UnsupportedError`.
     """
     attribute = config.sampling.time
+    if attribute is None:
+        return
     if f"nodes/{node_type}/{attribute}" not in graph.arrays:
         raise NotFoundError(
             f"--time {attribute}: nodes of type `{node_type}` have no array `{attribute}`, which "

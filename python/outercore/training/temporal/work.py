@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.config.sizes import format_size, parse_size
-from outercore.errors import BudgetError, UnsupportedError
+from outercore.errors import UnsupportedError
 from outercore.many_graphs import Labelled
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
@@ -131,9 +130,9 @@ class TemporalLinkWork:
 
 
 class TemporalLoaders(Loaders):
-    """`Loaders` of links with their times, beside all edges of the type in memory."""
+    """`Loaders` of links with their times; all edges of the type are in memory, too."""
 
-    reserved_for = "the edges with their times and embeddings take"
+    advice = "give more memory by `--memory`"
 
     def __init__(
         self,
@@ -143,26 +142,12 @@ class TemporalLoaders(Loaders):
         *,
         features: dict[str, str],
         embeddings: int,
-        open_loader: LoaderFactory,
-        note: Callable[[str], None],
+        **options: Any,
     ) -> None:
-        edges, total = LINK_BYTES * len(links.times), parse_size(config.budget.memory)
-        if edges + embeddings >= total:
-            raise BudgetError(
-                f"memory budget {format_size(total)}: {len(links.times):,} edges with their times "
-                f"take {format_size(edges)}, and embeddings {format_size(embeddings)}\n"
-                "hint: give more memory by `--memory`",
-                edges + embeddings,
-            )
-        reserved = edges + embeddings
-        super().__init__(graph, config, reserved=reserved, open_loader=open_loader, note=note)
+        """`features` by node type; `embeddings` in bytes; `options` as those of `Loaders`."""
+        reserved = {"edges": LINK_BYTES * len(links.times), "embeddings": embeddings}
+        super().__init__(graph, config, reserved=reserved, **options)
         self._links, self._features = links, features
-
-    @property
-    def shares(self) -> dict[str, int]:
-        """How the loaders and what else is in memory share the budget, in bytes."""
-        shares = super().shares
-        return {"edges_memory": shares.pop("in_degrees_memory"), **shares}
 
     def features(self) -> Any:
         """The array of each node type that has features; of one type its name."""
@@ -211,8 +196,6 @@ class TemporalLoaders(Loaders):
 
 def _require_fits(graph: Graph, config: TrainConfig) -> None:
     """Errors: `UnsupportedError` for what is not there with times."""
-    if config.budget.far is not None:
-        raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
     if config.model.kind not in ("sage", "gat"):
         raise UnsupportedError(
             f"model `{config.model.kind}`: edges with times are learnt by `sage` or `gat`\n"

@@ -9,6 +9,7 @@ from outercore.config.sizes import format_size, parse_size
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.training.config import TrainConfig
 from outercore.training.loaders import TABLE_COPIES
+from outercore.training.temporal.nodes import require_past
 from outercore.training.typed.labelled import LabelledNodes
 from outercore.training.typed.schema import NodeInput, Schema, reach
 
@@ -27,9 +28,12 @@ _SHARE = 4
 def require_model_fits(graph: Graph, config: TrainConfig) -> None:
     """Whether the model and the task are for a graph with these types.
 
-    Errors: `UnsupportedError` where they are not, `NotFoundError` for a typed graph without labels.
+    Errors: `UnsupportedError` where they are not; `NotFoundError` for a typed graph without labels,
+    or labelled nodes without the times that were named.
     """
-    kind = config.model.kind
+    kind, of_nodes = config.model.kind, not (config.of_links or config.of_graphs)
+    if config.of_links and config.budget.far is not None:
+        raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
     if not graph.is_typed:
         if kind in ONLY_TYPED:
             raise UnsupportedError(
@@ -37,6 +41,8 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
                 f"`{graph.root}` has one of each\n"
                 "hint: use `--model sage`, `gcn`, `gat`, `gin` or `mlp`"
             )
+        if of_nodes:
+            require_past(graph, "node", config)
         return
     if config.of_graphs or (config.of_links and config.sampling.time is None):
         raise UnsupportedError(
@@ -50,8 +56,8 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
             f"model `{kind}`: data set `{graph.root}` has several types of nodes or edges\n"
             f"hint: use `--model` {known} or `{_KINDS[-1]}`"
         )
-    if not config.of_links:
-        LabelledNodes(graph)
+    if of_nodes:
+        require_past(graph, LabelledNodes(graph).node_type, config)
 
 
 def feature_keys(graph: Graph, name: str) -> dict[str, str]:

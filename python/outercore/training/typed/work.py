@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from outercore.config.sizes import format_size, parse_size
-from outercore.errors import BudgetError
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
-from outercore.training.inference import PastOnly, Predictor
+from outercore.training.inference import Predictor
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.saved import SavedModel
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
-from outercore.training.temporal.nodes import require_node_times
 from outercore.training.typed.inference import TypedInference
 from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
 from outercore.training.typed.labelled import LabelledNodes
@@ -55,8 +52,6 @@ class TypedNodeWork(ScoredOnSplits):
     ) -> None:
         self.labelled = LabelledNodes(graph)
         self._graph, self._config = graph, config
-        if config.sampling.time is not None:
-            require_node_times(graph, self.labelled.node_type, config)
         self._is_saved = saved is not None
         self._keys = keys = feature_keys(graph, config.sampling.features)
         if saved is None:
@@ -80,7 +75,7 @@ class TypedNodeWork(ScoredOnSplits):
             graph,
             config,
             features={name: keys[name] for name, of in schema.inputs.items() if of.features},
-            reserved=4 * config.model.hidden * copies * schema.table_rows,
+            reserved={"embeddings": 4 * config.model.hidden * copies * schema.table_rows},
             open_loader=open_loader,
             note=note,
         )
@@ -102,11 +97,10 @@ class TypedNodeWork(ScoredOnSplits):
         count = int(seeds.batch_size)
         return self.task.loss(self.model(batch), seeds.y[:count]), count
 
-    def predictor(
+    def _inference(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
-        """Exact inference layer by layer, or with sampled neighbours."""
-        inference = TypedInference(
+        return TypedInference(
             self._graph,
             self.model,
             self._config.sampling,
@@ -116,7 +110,6 @@ class TypedNodeWork(ScoredOnSplits):
             observer=observer,
             stop=stop,
         )
-        return inference if self._config.sampling.time is None else PastOnly(inference)
 
     def facts(self) -> dict[str, Any]:
         """The types, and what the nodes of each enter the network by."""
@@ -132,35 +125,14 @@ class TypedNodeWork(ScoredOnSplits):
 class TypedLoaders(Loaders):
     """`Loaders` of a typed graph, beside the embeddings of nodes without features."""
 
-    reserved_for = "embeddings of nodes without features take"
+    advice = "give more memory by `--memory`"
 
     def __init__(
-        self,
-        graph: Graph,
-        config: TrainConfig,
-        *,
-        features: dict[str, str],
-        reserved: int,
-        open_loader: LoaderFactory,
-        note: Callable[[str], None],
+        self, graph: Graph, config: TrainConfig, *, features: dict[str, str], **options: Any
     ) -> None:
-        total = parse_size(config.budget.memory)
-        if reserved >= total:
-            raise BudgetError(
-                f"memory budget {format_size(total)}: the embeddings of nodes without features "
-                f"take {format_size(reserved)} of it\nhint: give more memory by `--memory`",
-                reserved,
-            )
-        super().__init__(graph, config, reserved=reserved, open_loader=open_loader, note=note)
+        """`features` by node type; `options` as those of `Loaders`."""
+        super().__init__(graph, config, **options)
         self._features = features
-        self._embeddings = reserved
-
-    @property
-    def shares(self) -> dict[str, int]:
-        """How the loaders and the embeddings share the budget, in bytes."""
-        shares = super().shares
-        del shares["in_degrees_memory"]
-        return {**shares, "embeddings_memory": self._embeddings}
 
     def features(self) -> Any:
         """The array of each node type that has features; `None` where none has."""
