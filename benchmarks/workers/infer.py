@@ -29,6 +29,7 @@ from outercore.training.config import ModelConfig
 from outercore.training.degrees import in_degrees
 from outercore.training.models import Hop, build_model
 from outercore.training.streamed.exact import Exact
+from outercore.training.streamed.network import of_network
 
 BATCH = 8192
 LOADED = 256
@@ -55,7 +56,7 @@ def checked(parts):
 def outercore(options, graph, model, degrees):
     """Streamed within a budget."""
     exact = Exact(
-        graph, model, "x", degrees, None,
+        graph, of_network(model, "nodes/node/x", degrees), None,
         device=torch.device("cpu"), observer=Observer(), stop=StopRequest(),
     )  # fmt: skip
     exact.plan(parse_size(options.memory))
@@ -67,7 +68,7 @@ def outercore(options, graph, model, degrees):
                 kept.append(logits.numpy().copy())
     moved = vars(exact.moved)
     moved["in_memory"] = [plan.in_memory for plan in exact._plans]
-    moved["parts"] = [len(plan.parts) for plan in exact._plans]
+    moved["parts"] = [len(plan.parts["node"]) for plan in exact._plans]
     return {"nodes": done, "moved": moved}, checked(kept)
 
 

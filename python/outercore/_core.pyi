@@ -338,6 +338,19 @@ def kernel_add_neighbours(
     sums: NDArray[np.float32],
     threads: int,
 ) -> None: ...
+def kernel_add_alike(
+    sources: NDArray[np.uint32] | NDArray[np.uint64],
+    next: NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    block: tuple[int, int],
+    rows_of: NDArray[np.float32],
+    places: NDArray[np.uint32] | None,
+    queries: NDArray[np.float32],
+    most: NDArray[np.float32],
+    totals: NDArray[np.float32],
+    sums: NDArray[np.float32],
+    threads: int,
+) -> None: ...
 def kernel_attention_totals(
     sources: NDArray[np.uint32] | NDArray[np.uint64],
     next: NDArray[np.uint64],

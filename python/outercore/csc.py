@@ -119,9 +119,8 @@ class Edges:
 
 
 def _bounds(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64]:
-    first = _first_column(graph, edge_type)
-    last = first + graph.node_types[edge_type[2]]
-    return topology(graph, "offsets")[first : last + 1].astype(np.int64)
+    columns = columns_of(graph, edge_type)
+    return topology(graph, "offsets")[columns.start : columns.stop + 1].astype(np.int64)
 
 
 def _first_column(graph: Graph, edge_type: EdgeType) -> int:
@@ -154,6 +153,12 @@ def array_of(graph: Graph, key: str) -> NDArray[Any]:
 def edge_array_key(graph: Graph, edge_type: EdgeType, name: str) -> str:
     """The manifest key of an array of a type's edges."""
     return f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{name}"
+
+
+def columns_of(graph: Graph, edge_type: EdgeType) -> range:
+    """The columns of an edge type in the CSC: one for each node of its target type."""
+    first = _first_column(graph, edge_type)
+    return range(first, first + graph.node_types[edge_type[2]])
 
 
 def topology(graph: Graph, name: str) -> NDArray[Any]:

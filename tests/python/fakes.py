@@ -168,6 +168,8 @@ class FakeGraph:
         self.manifest: dict[str, Any] = json.loads((self.root / "graph.json").read_text())
         self.num_nodes: int = self.manifest["node_types"]["node"]["count"]
         self.num_edges: int = self.manifest["edge_types"]["edge"]["count"]
+        self.node_types = {"node": self.num_nodes}
+        self.edge_types = [("node", "edge", "node")]
         self.num_features: int = self.manifest["arrays"]["nodes/node/x"]["shape"][1]
         self.num_classes: int | None = self.manifest["roles"]["classes"]
         self.splits = list(self.manifest["roles"]["splits"])

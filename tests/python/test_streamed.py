@@ -20,9 +20,16 @@ from outercore.training.models import Hop, build_model  # noqa: E402
 from outercore.training.streamed import columns as columns_module  # noqa: E402
 from outercore.training.streamed import exact as exactly  # noqa: E402
 from outercore.training.streamed import layer  # noqa: E402
-from outercore.training.streamed.columns import Columns, needed  # noqa: E402
+from outercore.training.streamed.columns import (  # noqa: E402
+    Columns,
+    Targets,
+    Weight,
+    needed,
+    parts_of,
+)
 from outercore.training.streamed.exact import Exact  # noqa: E402
 from outercore.training.streamed.files import Moved  # noqa: E402
+from outercore.training.streamed.network import of_network  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gin", "gat")
@@ -68,7 +75,12 @@ def of_graph(graph: FakeGraph, model: Any, nodes: np.ndarray) -> Exact:
     if model.needs_degrees:
         degrees = torch.from_numpy(in_degrees(graph, count_loops=model.counts_loops))
     quiet: dict[str, Any] = {"observer": Observer(), "stop": StopRequest()}
-    return Exact(graph, model, "x", degrees, nodes, device=torch.device("cpu"), **quiet)
+    computation = of_network(model, "nodes/node/x", degrees)
+    return Exact(graph, computation, nodes, device=torch.device("cpu"), **quiet)  # type: ignore[arg-type]
+
+
+def columns_into(graph: FakeGraph, targets: Targets) -> Columns:
+    return Columns(graph, ("node", "edge", "node"), targets, Moved())  # type: ignore[arg-type]
 
 
 def outputs(exact: Exact, memory: int, directory: Path) -> np.ndarray:
@@ -138,7 +150,7 @@ def test_arcs_into_chosen_nodes_are_read_a_part_at_a_time(
 ) -> None:
     monkeypatch.setattr(columns_module, "_ARCS_AT_ONCE", at_once)
     chosen = np.sort(np.random.default_rng(2).permutation(NODES)[:90])
-    found = Columns(graph, chosen, Moved()).incoming(3, 80)
+    found = columns_into(graph, Targets(NODES, chosen)).incoming(3, 80)
     for place, node in enumerate(chosen[3:80]):
         own = found.sources[int(found.starts[place]) : int(found.ends[place])]
         expected = graph.sources[graph.offsets[node] : graph.offsets[node + 1]]
@@ -152,17 +164,21 @@ def test_any_budget_is_told_the_least(graph: FakeGraph) -> None:
 
 
 def test_parts_hold_consecutive_targets_within_their_bytes(graph: FakeGraph) -> None:
-    columns = Columns(graph, None, Moved())
-    parts = columns.parts(64, 40_000, 32)
+    targets = Targets(NODES)
+    columns = columns_into(graph, targets)
+    parts, largest = parts_of(NODES, 64, 40_000, Weight([columns], 32))
     assert len(parts) > 4
     assert [first for first, _ in parts] == [0, *(last for _, last in parts[:-1])]
     assert parts[-1][1] == NODES
+    sizes = []
     for first, last in parts:
         arcs = int(graph.offsets[last] - graph.offsets[first])
+        sizes.append(4 * arcs + 32 * (last - first))
         assert 4 * arcs + 32 * (last - first) <= 40_000 or last - first == 64
         incoming = columns.incoming(first, last)
         assert (incoming.sources == graph.sources[graph.offsets[first] :][:arcs]).all()
-    used = np.unpackbits(needed(columns, parts, NODES, loops=False), axis=1)
+    assert max(sizes) == largest
+    used = np.unpackbits(needed(columns, targets, parts, NODES, loops=False), axis=1)
     for place, (first, last) in enumerate(parts):
         sources = graph.sources[graph.offsets[first] : graph.offsets[last]]
         assert (np.flatnonzero(used[place]) == np.unique(sources)).all()

@@ -19,7 +19,7 @@ from outercore.training.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.training.degrees import in_degrees, largest_window  # noqa: E402
+from outercore.training.degrees import in_degrees  # noqa: E402
 from outercore.training.inference import Inference  # noqa: E402
 from outercore.training.loaders import Loaders  # noqa: E402
 from outercore.training.models import Network, build_model  # noqa: E402
@@ -193,15 +193,6 @@ def test_in_degrees_count_arcs_with_and_without_self_loops(graph: FakeGraph) -> 
     loops = np.bincount(target[graph.sources == target], minlength=graph.num_nodes)
     assert loops.sum() >= 40
     assert (in_degrees(graph, count_loops=False) == counted - loops).all()
-
-
-@pytest.mark.parametrize("rows", [1, 7, 16, 150, 1000])
-def test_the_largest_window_is_the_most_arcs_of_any_batch(rows: int, graph: FakeGraph) -> None:
-    naive = max(
-        graph.offsets[min(first + rows, graph.num_nodes)] - graph.offsets[first]
-        for first in range(0, graph.num_nodes, rows)
-    )
-    assert largest_window(graph, rows) == naive
 
 
 def test_weights_load_into_pyg(graph: FakeGraph) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
 
+from outercore.errors import BudgetError, CorruptError  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training.config import (  # noqa: E402
@@ -21,10 +21,14 @@ from outercore.training.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
+from outercore.training.streamed import exact as exact_module  # noqa: E402
+from outercore.training.streamed import layer as layer_module  # noqa: E402
+from outercore.training.streamed.exact import Exact  # noqa: E402
 from outercore.training.typed.inference import TypedInference  # noqa: E402
 from outercore.training.typed.inputs import feature_keys, schema_of  # noqa: E402
 from outercore.training.typed.models import TypedNetwork  # noqa: E402
 from outercore.training.typed.schema import Schema  # noqa: E402
+from outercore.training.typed.streamed import of_typed_network  # noqa: E402
 from outercore.training.typed.work import TypedLoaders  # noqa: E402
 from typed_fakes import TypedGraph, TypedLoader, planted_types  # noqa: E402
 
@@ -78,7 +82,6 @@ def inference(
         graph,
         config,
         features=features,
-        reserved=0,
         open_loader=open_loader,
         note=lambda _: None,
     )
@@ -224,16 +227,80 @@ def test_sampling_all_neighbours_of_all_types_equals_exact_inference(
     np.testing.assert_allclose(sampled, exact, rtol=2e-5, atol=2e-5)
 
 
-def test_smaller_batches_for_a_small_budget_give_the_same_logits(
-    graph: TypedGraph, tmp_path: Path
+def exactly(graph: TypedGraph, model: TypedNetwork, nodes: np.ndarray | None) -> Exact:
+    features = {name: f"nodes/{name}/x" for name in ("paper", "topic")}
+    quiet: dict[str, Any] = {"observer": Observer(), "stop": StopRequest()}
+    computation = of_typed_network(model.eval(), features)
+    return Exact(graph, computation, nodes, device=torch.device("cpu"), **quiet)
+
+
+def outputs(exact: Exact, memory: int, directory: Path) -> np.ndarray:
+    exact.plan(memory)
+    found = [logits.numpy() for _, logits in exact.outputs(directory)]
+    assert not list(directory.iterdir())
+    return np.concatenate(found)
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So little is done at once that a small graph takes several parts and blocks."""
+    monkeypatch.setattr(exact_module, "_LEAST_STEP", 8)
+    monkeypatch.setattr(layer_module, "_LEAST_BLOCK", 1 << 9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", VARIANTS)
+def test_typed_outputs_have_the_same_bits_within_every_budget(
+    kind: str,
+    options: dict[str, Any],
+    graph: TypedGraph,
+    small_steps: None,
+    tmp_path: Path,
 ) -> None:
-    model = network("hgt", graph)
-    papers = np.arange(graph.node_types["paper"])
-    # 16 seeds fit, 8192 do not.
-    tight = functools.partial(TypedLoader, memory_per_seed=(64 << 20) // 30)
-    _, small = gathered(inference(graph, model, tmp_path, (2, 2, 2), tight).exact(papers))
-    _, large = gathered(inference(graph, model, tmp_path, (2, 2, 2)).exact(papers))
-    np.testing.assert_allclose(small, large, rtol=2e-5, atol=2e-5)
+    model = network(kind, graph, **options)
+    expected = outputs(exactly(graph, model, None), 1 << 30, tmp_path)
+    np.testing.assert_allclose(expected, whole_graph(graph, model), rtol=2e-5, atol=2e-5)
+    with pytest.raises(BudgetError, match="needs") as refused:
+        exactly(graph, model, None).plan(1 << 10)
+    assert refused.value.needed is not None
+    for memory in (refused.value.needed, refused.value.needed * 5 // 4):
+        exact = exactly(graph, model, None)
+        assert np.array_equal(outputs(exact, memory, tmp_path), expected), memory
+        # Papers have 8 numbers and topics 5; the features of venues are not needed.
+        assert exact.moved.features_read == 4 * (90 * 8 + 12 * 5)
+        assert exact.moved.scratch_read >= exact.moved.scratch_written > 0
+
+
+def test_typed_outputs_of_chosen_nodes_are_those_among_all(
+    graph: TypedGraph, small_steps: None, tmp_path: Path
+) -> None:
+    chosen = np.array([3, 4, 17, 60, 88])
+    for kind in KINDS:
+        model = network(kind, graph, jumping="max")
+        with pytest.raises(BudgetError) as refused:
+            exactly(graph, model, chosen).plan(1 << 10)
+        for memory in (refused.value.needed or 0, 1 << 30):
+            found = outputs(exactly(graph, model, chosen), memory, tmp_path)
+            expected = whole_graph(graph, model)[chosen]
+            np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_a_source_beyond_the_last_node_of_its_type_is_told(
+    tmp_path: Path, small_steps: None
+) -> None:
+    graph = TypedGraph(planted_types(tmp_path / "typed"))
+    bounds = graph.offsets[graph.first_column["author", "writes", "paper"] :]
+    place = int(bounds[np.flatnonzero(np.diff(bounds))[0] + 1]) - 1
+    entry = graph.arrays["edges/edge/sources"]
+    with (graph.root / entry["file"]).open("r+b") as file:
+        # The last author of a paper is now an institution.
+        file.seek(entry["data_offset"] + np.dtype(entry["dtype"]).itemsize * place)
+        file.write(np.array(graph.first["institution"] + 2, entry["dtype"]).tobytes())
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    for kind in ("rgcn", "hgt"):
+        with pytest.raises(CorruptError, match=r"author,writes,paper`: a source is beyond .* 60"):
+            outputs(exactly(graph, network(kind, graph), None), 1 << 30, scratch)
 
 
 def test_one_layer_needs_no_state_between_layers(graph: TypedGraph, tmp_path: Path) -> None:
@@ -246,14 +313,11 @@ def test_one_layer_needs_no_state_between_layers(graph: TypedGraph, tmp_path: Pa
 def test_typed_layer_states_are_removed_also_when_nobody_reads_on(
     graph: TypedGraph, tmp_path: Path
 ) -> None:
-    predictions = inference(graph, network("sage", graph), tmp_path, (2, 2, 2)).exact(np.arange(90))
+    model = network("sage", graph, jumping="cat")
+    predictions = inference(graph, model, tmp_path, (2, 2, 2)).exact(np.arange(90))
     next(iter(predictions))
     (directory,) = tmp_path.iterdir()
-    assert {file.name for file in directory.iterdir()} == {
-        "layer-2-author.npy",
-        "layer-2-paper.npy",
-        "layer-2-topic.npy",
-    }
+    assert {file.name for file in directory.iterdir()} == {"kept-1", "kept-2"}
     predictions.close()
     assert not list(tmp_path.iterdir())
 

@@ -1,62 +1,9 @@
 //! Sums over the in-neighbours of many nodes, of whose rows some are in memory at a time.
-//!
-//! A node's arcs ascend by source, and blocks of sources come in this order. Each arc is added to
-//! its node's sum in turn: the bits of a sum depend on neither the blocks nor the threads.
-
-use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use outercore_core::{Error, Result};
 
-use crate::lanes::{Kernel, Lanes, dispatch};
+use crate::incoming::{Arrival, Arrivals, Block, Id, Incoming, NODES_AT_ONCE};
 use crate::parallel::for_each;
-
-/// Nodes that a thread takes at a time.
-const NODES_AT_ONCE: usize = 128;
-
-/// A node id as topologies store it.
-pub trait Id: Copy + Sync {
-    /// As an index.
-    fn index(self) -> u64;
-}
-
-impl Id for u32 {
-    #[inline(always)]
-    fn index(self) -> u64 {
-        u64::from(self)
-    }
-}
-
-impl Id for u64 {
-    #[inline(always)]
-    fn index(self) -> u64 {
-        self
-    }
-}
-
-/// The arcs into some nodes, and how far each node has come.
-pub struct Incoming<'a, I> {
-    /// Sources of the arcs into a node, ascending, one node after the other.
-    pub sources: &'a [I],
-    /// Where the next arc of each node stands in `sources`; moves on.
-    pub next: &'a mut [u64],
-    /// Where its arcs end.
-    pub ends: &'a [u64],
-    /// The nodes themselves, for exactly one arc from each node to itself, in place of those in
-    /// `sources`.
-    pub loops: Option<&'a [u64]>,
-}
-
-/// The rows of consecutive sources.
-#[derive(Clone)]
-pub struct Block<'a> {
-    /// Which sources.
-    pub nodes: Range<u64>,
-    /// `[rows, width]`.
-    pub rows: &'a [f32],
-    /// The row of each source; without it, source `nodes.start + i` has row `i`.
-    pub places: Option<&'a [u32]>,
-}
 
 /// Softmax over a node's arcs, for each head: an arc weighs `exp(s)` by the sum of these, where `s`
 /// is the number of its source and that of its node together, below 0 times `slope`.
@@ -88,38 +35,25 @@ pub fn add_neighbours<I: Id>(
     width: usize,
     threads: usize,
 ) -> Result<()> {
-    check(&incoming, block, attention, sums.len(), width)?;
+    let nodes = incoming.next.len();
+    incoming.check()?;
+    block.check(width)?;
+    if sums.len() != nodes * width {
+        return Err(Error::invalid(format!(
+            "sums over neighbours: {} numbers for {nodes} nodes, expected {width} for each",
+            sums.len()
+        )));
+    }
+    if attention.is_some_and(|attention| !attention.fits(nodes, block.nodes.end, width)) {
+        return Err(Error::invalid("attention: the numbers of nodes and heads do not fit"));
+    }
     if width == 0 {
         return Ok(());
     }
-    let failed = Mutex::new(None);
-    let pieces: Vec<_> = incoming
-        .next
-        .chunks_mut(NODES_AT_ONCE)
-        .zip(sums.chunks_mut(NODES_AT_ONCE * width))
-        .enumerate()
-        .collect();
-    for_each(pieces, threads, |(piece, (next, sums))| {
-        let first = piece * NODES_AT_ONCE;
-        let found = dispatch(Adding {
-            sources: incoming.sources,
-            ends: &incoming.ends[first..first + next.len()],
-            loops: incoming.loops.map(|nodes| &nodes[first..first + next.len()]),
-            next,
-            block,
-            attention,
-            first,
-            sums,
-            width,
-        });
-        if let Err(error) = found {
-            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        }
-    });
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
+    let sums = sums.chunks_mut(NODES_AT_ONCE * width).enumerate();
+    let adding =
+        sums.map(|(piece, sums)| Adding { attention, first: piece * NODES_AT_ONCE, sums, width });
+    incoming.take_all(block, width, adding, threads)
 }
 
 /// What [`Attention::totals`] has, of the arcs that `incoming` still has.
@@ -138,7 +72,7 @@ pub fn attention_totals<I: Id>(
     let (nodes, heads) = (incoming.next.len(), attention.heads);
     let fits = totals.len() == 2 * nodes * heads && attention.nodes.len() == nodes * heads;
     let sources = attention.sources.len() / heads.max(1);
-    check_arcs(incoming)?;
+    incoming.check()?;
     if !fits || heads == 0 {
         return Err(Error::invalid("attention: the numbers of nodes and heads do not fit"));
     }
@@ -182,6 +116,14 @@ fn total_of<I: Id>(
 }
 
 impl Attention<'_> {
+    fn fits(&self, nodes: usize, sources: u64, width: usize) -> bool {
+        self.heads > 0
+            && width.is_multiple_of(self.heads)
+            && self.nodes.len() == nodes * self.heads
+            && self.totals.len() == 2 * nodes * self.heads
+            && self.sources.len() as u64 >= sources * self.heads as u64
+    }
+
     #[inline(always)]
     fn number(&self, source: u64, node: usize, head: usize) -> f32 {
         let number = self.sources[source as usize * self.heads + head]
@@ -196,12 +138,7 @@ impl Attention<'_> {
     }
 }
 
-struct Adding<'a, I> {
-    sources: &'a [I],
-    ends: &'a [u64],
-    loops: Option<&'a [u64]>,
-    next: &'a mut [u64],
-    block: &'a Block<'a>,
+struct Adding<'a> {
     attention: Option<&'a Attention<'a>>,
     /// The place of the first node among all.
     first: usize,
@@ -209,123 +146,38 @@ struct Adding<'a, I> {
     width: usize,
 }
 
-impl<I: Id> Kernel for Adding<'_, I> {
-    type Output = Result<()>;
-
+impl Arrivals for Adding<'_> {
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) -> Result<()> {
-        let nodes = &self.block.nodes;
-        let sums = self.sums.chunks_exact_mut(self.width);
-        for (place, (next, sum)) in self.next.iter_mut().zip(sums).enumerate() {
-            let own = self.loops.map(|nodes| nodes[place]);
-            // The arc to itself stands where it is in the order of sources.
-            let mut waits = own.filter(|node| nodes.contains(node));
-            let node = self.first + place;
-            while *next < self.ends[place] {
-                let source = self.sources[*next as usize].index();
-                if source >= nodes.end {
-                    break;
-                }
-                if source < nodes.start {
-                    return Err(Error::corrupt(format!(
-                        "sources of a node do not ascend: {source} is before {}",
-                        nodes.start
-                    ))
-                    .hint("run `outercore check` on the data set"));
-                }
-                *next += 1;
-                if Some(source) == own {
-                    continue;
-                }
-                if let Some(itself) = waits.filter(|&itself| itself < source) {
-                    add(self.block, self.attention, itself, node, sum)?;
-                    waits = None;
-                }
-                add(self.block, self.attention, source, node, sum)?;
-            }
-            if let Some(itself) = waits {
-                add(self.block, self.attention, itself, node, sum)?;
-            }
-        }
-        Ok(())
+    fn at(&mut self, place: usize) -> impl Arrival {
+        let sum = &mut self.sums[place * self.width..(place + 1) * self.width];
+        Sum { attention: self.attention, node: self.first + place, sum }
     }
 }
 
-#[inline(always)]
-fn add(
-    block: &Block<'_>,
-    attention: Option<&Attention<'_>>,
-    source: u64,
+struct Sum<'a> {
+    attention: Option<&'a Attention<'a>>,
     node: usize,
-    sum: &mut [f32],
-) -> Result<()> {
-    let offset = (source - block.nodes.start) as usize;
-    let place = block.places.map_or(offset, |places| places[offset] as usize);
-    let width = sum.len();
-    let Some(row) = block.rows.get(place * width..(place + 1) * width) else {
-        return Err(Error::corrupt(format!("source {source} has no row in its block"))
-            .hint("run `outercore check` on the data set"));
-    };
-    let Some(attention) = attention else {
-        for (sum, value) in sum.iter_mut().zip(row) {
-            *sum += value;
-        }
-        return Ok(());
-    };
-    let channels = width / attention.heads;
-    let heads = sum.chunks_exact_mut(channels).zip(row.chunks_exact(channels));
-    for (head, (sum, row)) in heads.enumerate() {
-        let weight = attention.weight(source, node, head);
-        for (sum, value) in sum.iter_mut().zip(row) {
-            *sum += weight * value;
-        }
-    }
-    Ok(())
+    sum: &'a mut [f32],
 }
 
-fn check<I: Id>(
-    incoming: &Incoming<'_, I>,
-    block: &Block<'_>,
-    attention: Option<&Attention<'_>>,
-    sums: usize,
-    width: usize,
-) -> Result<()> {
-    let (nodes, count) = (incoming.next.len(), block.nodes.end.saturating_sub(block.nodes.start));
-    check_arcs(incoming)?;
-    let rows = block.rows.len() / width.max(1);
-    let placed = block.places.is_none_or(|places| places.len() as u64 == count);
-    if sums != nodes * width || block.rows.len() != rows * width || !placed {
-        return Err(Error::invalid(format!(
-            "sums over neighbours: {sums} numbers for {nodes} nodes, {} for a block of {count}, \
-             expected rows of {width}",
-            block.rows.len()
-        )));
+impl Arrival for Sum<'_> {
+    #[inline(always)]
+    fn take(&mut self, source: u64, row: &[f32]) {
+        let Some(attention) = self.attention else {
+            for (sum, value) in self.sum.iter_mut().zip(row) {
+                *sum += value;
+            }
+            return;
+        };
+        let channels = row.len() / attention.heads;
+        let heads = self.sum.chunks_exact_mut(channels).zip(row.chunks_exact(channels));
+        for (head, (sum, row)) in heads.enumerate() {
+            let weight = attention.weight(source, self.node, head);
+            for (sum, value) in sum.iter_mut().zip(row) {
+                *sum += weight * value;
+            }
+        }
     }
-    let Some(attention) = attention else {
-        return Ok(());
-    };
-    let heads = attention.heads;
-    let fits = heads > 0
-        && width.is_multiple_of(heads)
-        && attention.nodes.len() == nodes * heads
-        && attention.totals.len() == 2 * nodes * heads
-        && attention.sources.len() as u64 >= block.nodes.end * heads as u64;
-    if fits {
-        return Ok(());
-    }
-    Err(Error::invalid("attention: the numbers of nodes and heads do not fit"))
-}
-
-fn check_arcs<I: Id>(incoming: &Incoming<'_, I>) -> Result<()> {
-    let nodes = incoming.next.len();
-    let loops = incoming.loops.is_none_or(|ids| ids.len() == nodes);
-    let arcs = incoming.sources.len() as u64;
-    let within = |(next, end): (&u64, &u64)| next <= end && *end <= arcs;
-    if incoming.ends.len() == nodes && loops && incoming.next.iter().zip(incoming.ends).all(within)
-    {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("arcs into {nodes} nodes: bounds do not fit {arcs} sources")))
 }
 
 fn beyond(source: u64, sources: u64) -> Error {

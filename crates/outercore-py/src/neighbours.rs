@@ -6,7 +6,9 @@ use numpy::{
     PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use outercore_core::Error;
-use outercore_kernels::{Attention, Block, Id, Incoming, add_neighbours, attention_totals};
+use outercore_kernels::{
+    Attention, Block, Id, Incoming, Likeness, add_alike, add_neighbours, attention_totals,
+};
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
@@ -18,6 +20,7 @@ type Scores<'py> = (PyReadonlyArray2<'py, f32>, PyReadonlyArray2<'py, f32>, f32)
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(kernel_add_neighbours, module)?)?;
+    module.add_function(wrap_pyfunction!(kernel_add_alike, module)?)?;
     module.add_function(wrap_pyfunction!(kernel_attention_totals, module)?)
 }
 
@@ -68,6 +71,48 @@ fn kernel_add_neighbours(
         Sources::Wide(sources) => {
             let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
             py.detach(|| add_neighbours(incoming, block, attention, sums, width, threads))
+        }
+    }
+    .map_err(to_python)
+}
+
+/// Adds the values of a block to the sums of the nodes, weighed by how alike keys and queries are.
+#[pyfunction]
+#[pyo3(signature = (sources, next, ends, block, rows_of, places, queries, most, totals, sums, threads))]
+#[allow(clippy::too_many_arguments)]
+fn kernel_add_alike(
+    py: Python<'_>,
+    sources: Sources<'_>,
+    mut next: PyReadwriteArray1<'_, u64>,
+    ends: PyReadonlyArray1<'_, u64>,
+    block: (u64, u64),
+    rows_of: PyReadonlyArray2<'_, f32>,
+    places: Option<PyReadonlyArray1<'_, u32>>,
+    queries: PyReadonlyArray2<'_, f32>,
+    mut most: PyReadwriteArray2<'_, f32>,
+    mut totals: PyReadwriteArray2<'_, f32>,
+    mut sums: PyReadwriteArray2<'_, f32>,
+    threads: usize,
+) -> PyResult<()> {
+    let (width, heads) = (sums.shape()[1], most.shape()[1]);
+    if rows_of.shape()[1] != 2 * width {
+        let text = format!("rows of {} numbers, expected {}", rows_of.shape()[1], 2 * width);
+        return Err(to_python(Error::invalid(text)));
+    }
+    let places = places.as_ref().map(|places| places.as_slice()).transpose()?;
+    let block = Block { nodes: block.0..block.1, rows: rows(&rows_of)?, places };
+    let (next, ends, loops) = (next.as_slice_mut()?, ends.as_slice()?, None);
+    let (queries, sums) = (rows(&queries)?, rows_mut(&mut sums)?);
+    let (most, totals) = (rows_mut(&mut most)?, rows_mut(&mut totals)?);
+    let likeness = Likeness { queries, most, totals, heads };
+    match sources {
+        Sources::Narrow(sources) => {
+            let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
+            py.detach(|| add_alike(incoming, &block, likeness, sums, width, threads))
+        }
+        Sources::Wide(sources) => {
+            let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
+            py.detach(|| add_alike(incoming, &block, likeness, sums, width, threads))
         }
     }
     .map_err(to_python)

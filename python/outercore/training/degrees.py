@@ -49,23 +49,6 @@ def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
     return degrees
 
 
-def largest_window(graph: Graph, rows: int, columns: range | None = None) -> int:
-    """The most arcs into any `rows` consecutive columns that start at a multiple of `rows`.
-
-    `columns` are all by default; of a part of them, places count from its first.
-    """
-    columns = range(graph.num_nodes) if columns is None else columns
-    offsets = _topology(graph, "offsets")
-    most = 0
-    step = max(_CHUNK // rows, 1) * rows
-    for first in range(columns.start, columns.stop, step):
-        last = min(first + step, columns.stop)
-        bounds = _some(offsets, first, last + 1)
-        marks = np.append(bounds[:-1:rows], bounds[-1])
-        most = max(most, int(np.diff(marks).max(initial=0)))
-    return most
-
-
 def _loops(sources: NDArray[Any], bounds: NDArray[np.int64], first: int) -> NDArray[np.float32]:
     """Self-loops of the nodes `first..`, whose columns lie between consecutive `bounds`."""
     loops = np.zeros(len(bounds) - 1, np.float32)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +22,17 @@ from outercore.runs.stop import StopRequest
 from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig
 from outercore.training.loaders import Loaders
-from outercore.training.models import Network, Perceptron
-from outercore.training.streamed.exact import Chunks, Exact
+from outercore.training.models import Perceptron
+from outercore.training.streamed.exact import Exact, Outputs
+from outercore.training.streamed.files import feature_key
+from outercore.training.streamed.network import of_network
+from outercore.training.streamed.steps import Computation
 from outercore.training.tasks import array_key
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
 
 _MOST_ROWS = 8192
-_LEAST_ROWS = 16
 _NO_LABELS = np.empty(0)
 
 
@@ -78,17 +81,16 @@ class PastOnly:
         return self._predictor.sampled(nodes, "inference")
 
 
-class Inference:
-    """Runs a network over chosen nodes of a graph."""
+class LayerByLayer(ABC):
+    """Runs a network over chosen nodes of a graph, exactly or with sampled neighbours."""
 
     def __init__(
         self,
         graph: Graph,
-        model: Network | Perceptron,
+        model: Any,
         sampling: SamplingConfig,
         loaders: Loaders,
         *,
-        degrees: Tensor | None,
         scratch: Path,
         device: torch.device,
         observer: Observer,
@@ -97,12 +99,12 @@ class Inference:
         self._graph = graph
         self._model = model
         self._sampling = sampling
-        self._degrees = degrees
         self._scratch = scratch
         self._device = device
         self._loaders, self._observer, self._stop = loaders, observer, stop
         self._passes = Passes(loaders, sampling, device, observer, stop)
 
+    @abstractmethod
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
     ) -> Iterator[Prediction]:
@@ -110,9 +112,14 @@ class Inference:
 
         Cost: reads what a training epoch over `nodes` reads.
         """
-        with evaluating(self._model):
-            for batch in self._passes.sampled(what, nodes, self._sampling.features):
-                yield prediction_of(batch, self._forward(batch))
+
+    @abstractmethod
+    def _computation(self) -> Computation:
+        """The network in steps."""
+
+    @abstractmethod
+    def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
+        """The labels of nodes, as stored; none where the data set has none."""
 
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """Predictions from all neighbours, each layer computed once for each node.
@@ -123,16 +130,11 @@ class Inference:
         Errors: `BudgetError`; `NoSpaceError` where what waits on disk does not fit on the run's
         device.
         """
-        if isinstance(self._model, Perceptron):
-            yield from self.sampled(nodes, "inference")
-            return
         shuffled = nodes is not None and not bool((nodes[1:] > nodes[:-1]).all())
         ascending = np.unique(nodes) if nodes is not None and shuffled else nodes
         exact = Exact(
             self._graph,
-            self._model,
-            self._sampling.features,
-            self._degrees,
+            self._computation(),
             ascending,
             device=self._device,
             observer=self._observer,
@@ -158,7 +160,7 @@ class Inference:
                     raise self._loaders.beside(error) from None
 
     def _reordered(
-        self, outputs: Chunks, ascending: NDArray[np.int64], nodes: NDArray[np.int64], at: Path
+        self, outputs: Outputs, ascending: NDArray[np.int64], nodes: NDArray[np.int64], at: Path
     ) -> Iterator[Prediction]:
         """The outputs of `ascending` nodes in the order of `nodes`."""
         rows = NpyRows(at / "outputs.npy", (len(ascending), self._model.outputs))
@@ -170,19 +172,50 @@ class Inference:
             yield self._prediction(some, rows.rows(np.searchsorted(ascending, some)))
 
     def _prediction(self, nodes: NDArray[np.int64], logits: NDArray[np.float32]) -> Prediction:
-        name, labels = self._sampling.labels, _NO_LABELS
-        if name != "y" or self._graph.manifest["roles"].get("labels"):
-            key = array_key(self._graph, name).removeprefix("nodes/node/")
-            labels = self._graph.rows(key, nodes)
-            if np.issubdtype(labels.dtype, np.integer):
-                labels = labels.astype(np.int64)
+        labels = self._labels(nodes)
+        if np.issubdtype(labels.dtype, np.integer):
+            labels = labels.astype(np.int64)
         return Prediction(nodes, logits.astype(np.float32, copy=False), labels)
+
+
+class Inference(LayerByLayer):
+    """Over the nodes of a graph of one type."""
+
+    def __init__(self, *arguments: Any, degrees: Tensor | None, **options: Any) -> None:
+        """`degrees` float32 [nodes] for a network that needs them; the rest as `LayerByLayer`."""
+        super().__init__(*arguments, **options)
+        self._degrees = degrees
+
+    def sampled(
+        self, nodes: NDArray[np.int64] | None, what: str = "validation"
+    ) -> Iterator[Prediction]:
+        """As `LayerByLayer.sampled`."""
+        with evaluating(self._model):
+            for batch in self._passes.sampled(what, nodes, self._sampling.features):
+                yield prediction_of(batch, self._forward(batch))
+
+    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
+        """As `LayerByLayer.exact`; a perceptron looks at no neighbour."""
+        if isinstance(self._model, Perceptron):
+            return self.sampled(nodes, "inference")
+        return super().exact(nodes)
+
+    def _computation(self) -> Computation:
+        key = feature_key(self._graph, self._sampling.features)
+        return of_network(self._model, key, self._degrees)
+
+    def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
+        name = self._sampling.labels
+        if name == "y" and not self._graph.manifest["roles"].get("labels"):
+            return _NO_LABELS
+        return self._graph.rows(array_key(self._graph, name).removeprefix("nodes/node/"), nodes)
 
     # No gradients here, rather than around the loop: that is in a generator, and a
     # `no_grad` that spans a `yield` would switch them off for whoever consumes the generator.
     @torch.no_grad()
     def _forward(self, batch: Any) -> Tensor:
-        return self._model(batch, self._degrees_of(batch))
+        logits: Tensor = self._model(batch, self._degrees_of(batch))
+        return logits
 
     def _degrees_of(self, batch: Any) -> Tensor | None:
         return None if self._degrees is None else self._degrees[batch.n_id.cpu()].to(self._device)
@@ -228,22 +261,6 @@ class Passes:
             labels=self._sampling.labels,
         )
 
-    def neighbours(
-        self, what: str, width: int, most_arcs: Callable[[int], int], **arguments: Any
-    ) -> Iterator[Any]:
-        """Batches with all in-neighbours of their seeds.
-
-        `width` is the values that an arc's row takes; `most_arcs` says how many arcs the largest
-        batch of so many seeds has.
-        """
-        sizes = Sizes(self._rows(width, most_arcs), _LEAST_ROWS)
-        return self.batches(what, sizes, num_neighbors=[-1], **arguments)
-
-    def alone(self, what: str, width: int, **arguments: Any) -> Iterator[Any]:
-        """Batches of seeds without neighbours."""
-        sizes = Sizes(self._rows(width, lambda rows: rows), _LEAST_ROWS)
-        return self.batches(what, sizes, num_neighbors=[], **arguments)
-
     def batches(self, what: str, sizes: Sizes, **arguments: Any) -> Iterator[Any]:
         """Batches of an evaluation loader, in order.
 
@@ -267,17 +284,6 @@ class Passes:
                     size, done = size // 2, done * 2
                 elif not self._loaders.use_whole_budget():
                     raise
-
-    def _rows(self, width: int, most_arcs: Callable[[int], int]) -> int:
-        """The batch size whose largest batch takes about an eighth of the loader's memory.
-
-        An arc costs its two local ids, and its row once gathered and once as a message.
-        """
-        affordable = max(self._loaders.evaluation_memory // 8, 16 << 20) // (16 + 8 * width)
-        rows = _MOST_ROWS
-        while rows > _LEAST_ROWS and most_arcs(rows) > affordable:
-            rows //= 2
-        return rows
 
 
 @contextmanager

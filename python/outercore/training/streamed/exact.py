@@ -20,12 +20,11 @@ from outercore.config.sizes import format_size
 from outercore.errors import BudgetError
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
-from outercore.training.models import Network
-from outercore.training.streamed.columns import Columns
-from outercore.training.streamed.files import Moved, feature_key, rows_of
-from outercore.training.streamed.layer import Layer, LayerPlan, plan_layer
+from outercore.training.streamed.columns import Columns, Targets
+from outercore.training.streamed.files import Moved, Rows, RowsInMemory, rows_of
+from outercore.training.streamed.layer import Layer, LayerArcs, LayerPlan, plan_layer
 from outercore.training.streamed.messages import OwnOnDisk
-from outercore.training.streamed.steps import steps_of
+from outercore.training.streamed.steps import Computation
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -38,8 +37,11 @@ _LEAST_STEP = 64
 _STEPS_AT_ONCE = 6
 """What a step's input, states and temporary values take together, in steps."""
 
-Chunks: TypeAlias = Generator[tuple[NDArray[np.int64], Tensor], None, None]
-"""Nodes int64 [rows], ascending from chunk to chunk, and their rows float32 [rows, width]."""
+Chunks: TypeAlias = Generator[tuple[str, NDArray[np.int64], Tensor], None, None]
+"""Node type, ids int64 [rows], ascending from chunk to chunk of a type, and their rows float32
+[rows, width]."""
+Outputs: TypeAlias = Generator[tuple[NDArray[np.int64], Tensor], None, None]
+"""Nodes int64 [rows], ascending from chunk to chunk, and their outputs float32 [rows, outputs]."""
 
 
 class Exact:
@@ -52,31 +54,33 @@ class Exact:
     def __init__(
         self,
         graph: Graph,
-        model: Network,
-        features: str,
-        degrees: Tensor | None,
+        computation: Computation,
         nodes: NDArray[np.int64] | None,
         *,
         device: torch.device,
         observer: Observer,
         stop: StopRequest,
     ) -> None:
-        """`nodes` ascend; `None` stands for all."""
-        self._graph, self._model, self._features = graph, model, features
+        """`nodes` ascend; `None` stands for all of their type."""
+        self._graph, self._computation = graph, computation
         self._device, self._observer, self._stop = device, observer, stop
         self.moved = Moved()
-        if nodes is not None and len(nodes) == graph.num_nodes:
-            nodes = None
-        last = model.layers - 1
-        inner = Columns(graph, None, self.moved)
-        outer = inner if nodes is None else Columns(graph, nodes, self.moved)
-        self._columns = [outer if index == last else inner for index in range(model.layers)]
-        self._steps = [steps_of(model, index, degrees) for index in range(model.layers)]
-        widest = max(max(one.before, one.width, one.after) for one in self._steps)
+        layers, counts = computation.layers, graph.node_types
+        self._widest = widest = max(one.widest for one in layers)
         most = max(min(_STEP_NUMBERS // widest, graph.num_nodes // _STEP_SHARE), _LEAST_STEP)
         # A power of two: bits of nodes are cut at bytes.
         self._step = 1 << most.bit_length() - 1
-        self._widest = widest
+        (self._labelled,) = layers[-1].targets
+        everyone = {name: Targets(count) for name, count in counts.items()}
+        chosen = {**everyone, self._labelled: Targets(counts[self._labelled], nodes)}
+        self._layers = []
+        for steps in layers:
+            targets = chosen if steps is layers[-1] else everyone
+            columns = [
+                Columns(graph, one.edge_type, targets[one.target], self.moved)
+                for one in steps.relations
+            ]
+            self._layers.append(LayerArcs(steps, counts, targets, columns, self._step))
         self._nodes_bytes = 0 if nodes is None else nodes.nbytes
         self._plans: list[LayerPlan] = []
 
@@ -104,10 +108,7 @@ class Exact:
 
     def _planned(self, memory: int) -> list[LayerPlan]:
         left = memory - _STEPS_AT_ONCE * 4 * self._widest * self._step - self._nodes_bytes
-        plans = [
-            plan_layer(steps, columns, self._graph.num_nodes, self._step, max(left, 0))
-            for steps, columns in zip(self._steps, self._columns, strict=True)
-        ]
+        plans = [plan_layer(layer, max(left, 0)) for layer in self._layers]
         # A layer gives its states while the next one takes them.
         for plan, after in itertools.zip_longest(plans, plans[1:]):
             used = plan.held + plan.working + (0 if after is None else after.held)
@@ -115,77 +116,85 @@ class Exact:
                 raise BudgetError(f"layers take {used}", used)
         return plans
 
-    def outputs(self, directory: Path) -> Chunks:
+    def outputs(self, directory: Path) -> Outputs:
         """The nodes with their outputs float32 [rows, outputs], a step at a time.
 
         Cost: reads the features once. The topology is read once a layer, and twice where messages
         wait on disk in `directory`.
         Errors: `NoSpaceError` where they do not fit there.
         """
-        model = self._model
+        computation = self._computation
+        last = len(self._layers) - 1
         with ExitStack() as stack:
             earlier: list[OwnOnDisk] = []
-            chunks = self._input(stack)
-            for index in range(model.layers):
+            chunks = self._input()
+            stack.callback(chunks.close)
+            for index, layer in enumerate(self._layers):
                 kept = None
-                if model.jumping and index < model.layers - 1:
-                    path = directory / f"kept-{index + 1}"
-                    kept = stack.enter_context(OwnOnDisk(path, model.width(index), self.moved))
+                if computation.needs_all and index < last:
+                    path, width = directory / f"kept-{index + 1}", layer.steps.after
+                    kept = stack.enter_context(OwnOnDisk(path, width, self.moved))
                     earlier.append(kept)
                 chunks = self._through(index, chunks, directory, kept)
                 # What fails within a chain of generators is closed in their order.
                 stack.callback(chunks.close)
             done = 0
-            for nodes, state in chunks:
+            for _, nodes, state in chunks:
                 before = [
                     torch.from_numpy(one.read(done, done + len(nodes))).to(self._device)
                     for one in earlier
                 ]
                 done += len(nodes)
                 with torch.no_grad():
-                    outputs = model.head([*before, state])
+                    outputs = computation.head([*before, state])
                 yield nodes, outputs
 
-    def _input(self, stack: ExitStack) -> Chunks:
-        rows = stack.enter_context(rows_of(self._graph, feature_key(self._graph, self._features)))
-        count = self._graph.num_nodes
-        self._started("features", count)
-        for first in range(0, count, self._step):
-            last = min(first + self._step, count)
-            self._stop.check()
-            self.moved.features_read += rows.row_bytes * (last - first)
-            yield np.arange(first, last), rows.numbers(first, last)
-            self._observer.evaluation_advanced(1)
+    def _input(self) -> Chunks:
+        """The states before the first layer, type by type."""
+        inputs, counts = self._computation.inputs, self._graph.node_types
+        self._started("features", [counts[name] for name in inputs])
+        for name, given in inputs.items():
+            with ExitStack() as stack:
+                rows = None
+                if given.key is not None:
+                    rows = stack.enter_context(rows_of(self._graph, given.key))
+                for first in range(0, counts[name], self._step):
+                    self._stop.check()
+                    last = min(first + self._step, counts[name])
+                    x = self._features(rows, first, last).to(self._device)
+                    with torch.no_grad():
+                        state = given.encode(x, torch.arange(first, last, device=self._device))
+                    yield name, np.arange(first, last), state
+                    self._observer.evaluation_advanced(1)
+
+    def _features(self, rows: Rows | RowsInMemory | None, first: int, last: int) -> Tensor:
+        if rows is None:
+            return torch.empty(last - first, 0)
+        self.moved.features_read += rows.row_bytes * (last - first)
+        return rows.numbers(first, last)
 
     def _through(
         self, index: int, chunks: Chunks, directory: Path, kept: OwnOnDisk | None
     ) -> Chunks:
         """The states after layer `index`, whose input are `chunks` of all nodes."""
-        columns = self._columns[index]
-        layer = Layer(
-            self._steps[index],
-            columns,
-            self._graph.num_nodes,
-            self._step,
-            self._plans[index],
-            directory,
-            f"layer-{index + 1}",
-            self._device,
-            self.moved,
-        )
-        with layer:
-            for nodes, x in chunks:
-                layer.feed(int(nodes[0]), x)
-            self._started(f"layer {index + 1} of {self._model.layers}", columns.count)
-            for nodes, state in layer.states():
-                self._stop.check()
-                with torch.no_grad():
-                    state = self._model.finished(index, state)
-                if kept is not None:
-                    among = self._columns[-1].among(int(nodes[0]), int(nodes[-1]) + 1)
-                    kept.append((state if among is None else state[among]).cpu().numpy())
-                yield nodes, state
-                self._observer.evaluation_advanced(1)
+        arcs, plan = self._layers[index], self._plans[index]
+        targets = arcs.steps.targets
+        with Layer(arcs, plan, directory, f"layer-{index + 1}", self._device, self.moved) as layer:
+            for name, nodes, x in chunks:
+                layer.feed(name, int(nodes[0]), x)
+            counts = [arcs.targets[name].count for name in targets]
+            self._started(f"layer {index + 1} of {len(self._layers)}", counts)
+            for name in targets:
+                for nodes, state in layer.states(name):
+                    self._stop.check()
+                    if kept is not None and name == self._labelled:
+                        among = (
+                            self._layers[-1].targets[name].among(int(nodes[0]), int(nodes[-1]) + 1)
+                        )
+                        kept.append((state if among is None else state[among]).cpu().numpy())
+                    yield name, nodes, state
+                    self._observer.evaluation_advanced(1)
 
-    def _started(self, what: str, nodes: int) -> None:
-        self._observer.evaluation_started(what, -(-nodes // self._step), 0)
+    def _started(self, what: str, counts: list[int]) -> None:
+        steps = sum(-(-count // self._step) for count in counts)
+        self._observer.evaluation_started(what, steps, 0)

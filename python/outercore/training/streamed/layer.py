@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +14,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.training.streamed.columns import Columns, Incoming, needed
+from outercore.errors import CorruptError
+from outercore.training.streamed.columns import (
+    Columns,
+    Incoming,
+    Targets,
+    Weight,
+    needed,
+    parts_of,
+)
 from outercore.training.streamed.files import Moved
 from outercore.training.streamed.messages import (
+    Block,
     Messages,
     MessagesInMemory,
     MessagesOnDisk,
     OwnInMemory,
     OwnOnDisk,
 )
-from outercore.training.streamed.steps import Steps
+from outercore.training.streamed.steps import LayerSteps, Relation
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,13 +43,43 @@ _LARGE_PART = 32 << 20
 
 
 @dataclass(frozen=True)
+class LayerArcs:
+    """A layer with its targets and the arcs into them."""
+
+    steps: LayerSteps
+    counts: Mapping[str, int]
+    """Nodes by type."""
+    targets: Mapping[str, Targets]
+    columns: list[Columns]
+    """By relation."""
+    step: int
+    """Nodes that come at a time."""
+
+    def weight(self, target: str) -> Weight:
+        """What targets of a type take: sums, where arcs begin, end and continue, attention."""
+        size = 16
+        into = [self.steps.relations[place] for place in self.steps.into(target)]
+        for relation in into:
+            size += 16 + 12 * relation.heads
+            size += 0 if self.steps.query_heads else 4 * relation.sum_width
+        if self.steps.query_heads and into:
+            size += 8 * into[0].sum_width + 8 * self.steps.query_heads
+        return Weight([self.columns[place] for place in self.steps.into(target)], size)
+
+    def query_width(self, target: str) -> int:
+        """Of the queries of a type's nodes."""
+        into = self.steps.into(target) if self.steps.query_heads else []
+        return self.steps.relations[into[0]].sum_width if into else 0
+
+
+@dataclass(frozen=True)
 class LayerPlan:
     """How a layer uses its memory, in bytes."""
 
     in_memory: bool
     """Messages and what targets keep of themselves; else they wait on disk."""
-    parts: list[tuple[int, int]]
-    """Places of targets whose sums are in memory together."""
+    parts: Mapping[str, list[tuple[int, int]]]
+    """Places of targets of each type whose sums are in memory together."""
     block_bytes: int
     held: int
     """From the first input to the last state."""
@@ -48,37 +87,41 @@ class LayerPlan:
     """Besides, while states are computed."""
 
 
-def plan_layer(steps: Steps, columns: Columns, nodes: int, step: int, memory: int) -> LayerPlan:
-    """Divides memory for a layer over `nodes` nodes, of which `step` come at a time.
+def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
+    """Divides memory for a layer.
 
     The layer before or after it holds its own beside it: a layer holds at most 3/8 of `memory`
     where it can, and works with at most a half.
     """
-    scores = 4 * steps.heads * nodes
-    kept = columns.count * (steps.own_width + steps.heads)
-    whole = 4 * (nodes * steps.width + kept) + scores
+    steps, counts = arcs.steps, arcs.counts
+    scores = sum(4 * one.heads * counts[one.source] for one in steps.relations)
+    messages = {one.sends: 4 * one.width * counts[one.source] for one in steps.relations}
+    kept = sum(
+        4 * arcs.targets[name].count * (steps.own_width(name) + arcs.query_width(name))
+        for name in steps.targets
+    )
+    kept += sum(4 * arcs.targets[one.target].count * one.heads for one in steps.relations)
+    whole = sum(messages.values()) + kept + scores
     in_memory = 8 * whole <= 3 * memory
     # More in a part would only leave the processor's caches where messages are in memory.
     part_bytes = min(memory // 8, _LARGE_PART) if in_memory else memory // 3
-    # Of a target: its sums, its id, where its arcs begin, end and continue, and its attention.
-    node_bytes = 4 * steps.width + 32 + 12 * steps.heads
-    parts = columns.parts(step, max(part_bytes, 1), node_bytes)
-    largest = max((_bytes(columns, part, node_bytes) for part in parts), default=0)
-    block_bytes = max(memory // 12, _LEAST_BLOCK, 4 * steps.width * step)
+    parts, largest = {}, 0
+    for name in steps.targets:
+        count, weight = arcs.targets[name].count, arcs.weight(name)
+        parts[name], size = parts_of(count, arcs.step, max(part_bytes, 1), weight)
+        largest = max(largest, size)
+    widest = max((one.width for one in steps.relations), default=0)
+    block_bytes = max(memory // 12, _LEAST_BLOCK, 4 * widest * arcs.step)
+    bits = sum(len(parts[one.target]) * -(-counts[one.source] // 8) for one in steps.relations)
     # While it is found which sources a part needs, there is a byte for each node.
-    bits = len(parts) * -(-nodes // 8) + nodes + scores
+    bits += max((counts[one.source] for one in steps.relations), default=0)
     return LayerPlan(
         in_memory,
         parts,
         block_bytes,
-        held=whole if in_memory else bits,
+        held=whole if in_memory else bits + scores,
         working=largest if in_memory else largest + 2 * block_bytes,
     )
-
-
-def _bytes(columns: Columns, part: tuple[int, int], node_bytes: int) -> int:
-    arcs = int(columns.counts(*part).sum())
-    return arcs * columns.id_bytes + (part[1] - part[0]) * node_bytes
 
 
 class Layer:
@@ -86,42 +129,80 @@ class Layer:
 
     def __init__(
         self,
-        steps: Steps,
-        columns: Columns,
-        nodes: int,
-        step: int,
+        arcs: LayerArcs,
         plan: LayerPlan,
         directory: Path,
         name: str,
         device: torch.device,
         moved: Moved,
     ) -> None:
-        self._steps, self._columns, self._step, self._plan = steps, columns, step, plan
+        self._arcs, self._steps, self._plan = arcs, arcs.steps, plan
         self._device, self._stack = device, ExitStack()
         self._threads = torch.get_num_threads()
-        self._source_scores = np.empty((nodes, steps.heads), np.float32)
-        self._messages: Messages
-        self._own: OwnInMemory | OwnOnDisk
-        self._target_scores: OwnInMemory | OwnOnDisk
-        if plan.in_memory:
-            self._messages = MessagesInMemory(nodes, steps.width)
-            self._own = OwnInMemory(columns.count, steps.own_width)
-            self._target_scores = OwnInMemory(columns.count, steps.heads)
-            return
-        self._messages = MessagesOnDisk(
-            directory / f"{name}-messages",
-            needed(columns, plan.parts, nodes, loops=steps.loops),
-            nodes,
-            steps.width,
-            step=step,
-            block_bytes=plan.block_bytes,
-            moved=moved,
-        )
-        self._own = OwnOnDisk(directory / f"{name}-own", steps.own_width, moved)
-        self._target_scores = OwnOnDisk(directory / f"{name}-scores", steps.heads, moved)
+        self._path, self._moved = directory / name, moved
+        self._relations = list(enumerate(self._steps.relations))
+        self._first_part: list[int] = []
+        """Of each relation among the parts of its messages."""
+        self._messages = self._open_messages()
+        counts, steps = arcs.counts, self._steps
+        self._source_scores = [
+            np.empty((counts[one.source], one.heads), np.float32) for _, one in self._relations
+        ]
+        self._target_scores = [
+            self._kept(f"scores-{place}", one.target, one.heads) for place, one in self._relations
+        ]
+        places = list(enumerate(steps.targets))
+        self._own = {
+            target: self._kept(f"own-{place}", target, steps.own_width(target))
+            for place, target in places
+        }
+        self._queries = {
+            target: self._kept(f"queries-{place}", target, arcs.query_width(target))
+            for place, target in places
+        }
+
+    def _kept(self, what: str, target: str, width: int) -> OwnInMemory | OwnOnDisk:
+        if self._plan.in_memory:
+            return OwnInMemory(self._arcs.targets[target].count, width)
+        return OwnOnDisk(self._path.with_name(f"{self._path.name}-{what}"), width, self._moved)
+
+    def _open_messages(self) -> dict[Hashable, Messages]:
+        """The messages by what names them; sets the first part of each relation."""
+        bits: dict[Hashable, list[Any]] = {}
+        for place, one in self._relations:
+            bits.setdefault(one.sends, [])
+            self._first_part.append(sum(map(len, bits[one.sends])))
+            if not self._plan.in_memory:
+                found = needed(
+                    self._arcs.columns[place],
+                    self._arcs.targets[one.target],
+                    self._plan.parts[one.target],
+                    self._arcs.counts[one.source],
+                    loops=one.loops,
+                )
+                bits[one.sends].append(found)
+        first = {one.sends: one for _, one in reversed(self._relations)}
+        found_messages: dict[Hashable, Messages] = {}
+        for number, (sends, of_parts) in enumerate(bits.items()):
+            one = first[sends]
+            count = self._arcs.counts[one.source]
+            if self._plan.in_memory:
+                found_messages[sends] = MessagesInMemory(count, one.width)
+                continue
+            found_messages[sends] = MessagesOnDisk(
+                self._path.with_name(f"{self._path.name}-messages-{number}"),
+                np.concatenate(of_parts),
+                count,
+                one.width,
+                step=self._arcs.step,
+                block_bytes=self._plan.block_bytes,
+                moved=self._moved,
+            )
+        return found_messages
 
     def __enter__(self) -> Self:
-        for store in (self._messages, self._own, self._target_scores):
+        kept = (*self._own.values(), *self._queries.values(), *self._target_scores)
+        for store in (*self._messages.values(), *kept):
             self._stack.enter_context(store)
         return self
 
@@ -129,60 +210,86 @@ class Layer:
         self._stack.close()
 
     @torch.no_grad()
-    def feed(self, first: int, x: Tensor) -> None:
-        """Takes the input [rows, width before] of the nodes from `first` on; all come in order."""
-        x = x.to(self._device)
-        message = self._steps.message(x, torch.arange(first, first + len(x)))
-        self._messages.append(first, message.cpu().numpy())
-        among = self._columns.among(first, first + len(x))
-        chosen: Any = slice(None) if among is None else torch.from_numpy(among)
-        self._own.append(self._steps.own(x[chosen]).cpu().numpy())
-        if self._steps.heads:
-            of_source, of_target = self._steps.scores(message)
-            self._source_scores[first : first + len(x)] = of_source.cpu().numpy()
-            self._target_scores.append(of_target[chosen].cpu().numpy())
+    def feed(self, node_type: str, first: int, x: Tensor) -> None:
+        """Takes the input [rows, width before] of a type's nodes from `first` on, all in order."""
+        last = first + len(x)
+        x, nodes = x.to(self._device), torch.arange(first, last)
+        sent: dict[Hashable, Tensor] = {}
+        for place, one in self._relations:
+            if one.source != node_type:
+                continue
+            if one.sends not in sent:
+                sent[one.sends] = one.message(x, nodes)
+                self._messages[one.sends].append(first, sent[one.sends].cpu().numpy())
+            if one.heads:
+                scores = one.source_scores(sent[one.sends])
+                self._source_scores[place][first:last] = scores.cpu().numpy()
+        if node_type not in self._own:
+            return
+        among = self._arcs.targets[node_type].among(first, last)
+        own = x if among is None else x[torch.from_numpy(among)]
+        self._own[node_type].append(self._steps.own(node_type, own).cpu().numpy())
+        for place in self._steps.into(node_type):
+            if self._steps.relations[place].heads:
+                scores = self._steps.relations[place].target_scores(own)
+                self._target_scores[place].append(scores.cpu().numpy())
+        if self._arcs.query_width(node_type):
+            queries = self._steps.queries(node_type, own)
+            self._queries[node_type].append(queries.cpu().numpy())
 
-    def states(self) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """Targets, and their new states [rows, width after], before norm and activation."""
-        for part, (first, last) in enumerate(self._plan.parts):
-            incoming = self._columns.incoming(first, last)
-            sums = self._sums(part, incoming, first, last)
-            counts = (incoming.ends - incoming.starts).astype(np.float32)
-            for start in range(first, last, self._step):
-                stop = min(start + self._step, last)
+    def states(self, target: str) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Targets of a type, and their new states [rows, width after]."""
+        for part, (first, last) in enumerate(self._plan.parts[target]):
+            sums, counts = self._gathered(target, part, first, last)
+            for start in range(first, last, self._arcs.step):
+                stop = min(start + self._arcs.step, last)
                 here = slice(start - first, stop - first)
-                yield (
-                    incoming.nodes[here],
-                    self._combined(sums[here], counts[here], incoming.nodes[here], start, stop),
-                )
+                nodes = self._arcs.targets[target].nodes(start, stop)
+                with torch.no_grad():
+                    state = self._steps.combine(
+                        target,
+                        [self._on_device(one[here]) for one in sums],
+                        [self._on_device(one[here]) for one in counts],
+                        self._on_device(self._own[target].read(start, stop)),
+                        torch.from_numpy(nodes),
+                    )
+                yield nodes, state
 
-    @torch.no_grad()
-    def _combined(
-        self,
-        sums: NDArray[np.float32],
-        counts: NDArray[np.float32],
-        nodes: NDArray[np.int64],
-        first: int,
-        last: int,
-    ) -> Tensor:
-        arrays = (sums, self._own.read(first, last), counts)
-        on_device = (torch.from_numpy(array).to(self._device) for array in arrays)
-        of_sums, own, of_counts = on_device
-        return self._steps.combine(of_sums, own, of_counts, torch.from_numpy(nodes))
+    def _on_device(self, array: NDArray[np.float32]) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
 
-    def _sums(self, part: int, incoming: Incoming, first: int, last: int) -> NDArray[np.float32]:
-        sums = np.zeros((last - first, self._steps.width), np.float32)
-        loops = incoming.nodes.astype(np.uint64) if self._steps.loops else None
+    def _gathered(
+        self, target: str, part: int, first: int, last: int
+    ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]]:
+        """The sums of the messages into a part's targets, and how many these are."""
+        into = self._steps.into(target)
+        if self._steps.query_heads:
+            return self._alike(target, into, part, first, last), []
+        sums, counts = [], []
+        for place in into:
+            incoming = self._arcs.columns[place].incoming(first, last)
+            sums.append(self._summed(place, incoming, part, first, last))
+            counts.append(incoming.counts)
+        return sums, counts
+
+    def _summed(
+        self, place: int, incoming: Incoming, part: int, first: int, last: int
+    ) -> NDArray[np.float32]:
+        relation = self._steps.relations[place]
+        sums = np.zeros((last - first, relation.sum_width), np.float32)
+        loops = None
+        if relation.loops:
+            loops = self._arcs.targets[relation.target].nodes(first, last).astype(np.uint64)
         continues = incoming.starts.copy()
         attention = totals = None
-        if self._steps.heads:
-            here = self._target_scores.read(first, last)
-            attention = (self._source_scores, here, self._steps.slope)
-            totals = np.empty((last - first, 2 * self._steps.heads), np.float32)
+        if relation.heads:
+            here = self._target_scores[place].read(first, last)
+            attention = (self._source_scores[place], here, relation.slope)
+            totals = np.empty((last - first, 2 * relation.heads), np.float32)
             _core.kernel_attention_totals(
                 incoming.sources, continues, incoming.ends, loops, attention, totals, self._threads
             )
-        for block in self._messages.blocks(part):
+        for block in self._blocks(place, part):
             _core.kernel_add_neighbours(
                 incoming.sources,
                 continues,
@@ -196,4 +303,54 @@ class Layer:
                 sums,
                 self._threads,
             )
+        self._require_all(relation, incoming, continues)
         return sums
+
+    def _alike(
+        self, target: str, into: list[int], part: int, first: int, last: int
+    ) -> list[NDArray[np.float32]]:
+        """The sums of values, weighed by how alike keys and queries are."""
+        if not into:
+            return []
+        heads = self._steps.query_heads
+        queries = self._queries[target].read(first, last)
+        sums = np.zeros_like(queries)
+        most = np.full((last - first, heads), -np.inf, np.float32)
+        totals = np.zeros((last - first, heads), np.float32)
+        for place in into:
+            incoming = self._arcs.columns[place].incoming(first, last)
+            continues = incoming.starts.copy()
+            for block in self._blocks(place, part):
+                _core.kernel_add_alike(
+                    incoming.sources,
+                    continues,
+                    incoming.ends,
+                    (block.first, block.last),
+                    block.rows,
+                    block.places,
+                    queries,
+                    most,
+                    totals,
+                    sums,
+                    self._threads,
+                )
+            self._require_all(self._steps.relations[place], incoming, continues)
+        by_head = sums.reshape(last - first, heads, -1)
+        # A node without an arc has sums of 0.
+        by_head /= np.maximum(totals, np.finfo(np.float32).tiny)[:, :, None]
+        return [sums]
+
+    def _blocks(self, place: int, part: int) -> Iterator[Block]:
+        messages = self._messages[self._steps.relations[place].sends]
+        return messages.blocks(self._first_part[place] + part)
+
+    def _require_all(
+        self, relation: Relation, incoming: Incoming, continues: NDArray[np.uint64]
+    ) -> None:
+        """Errors: `CorruptError` where a source is beyond the last node."""
+        if (continues != incoming.ends).any():
+            count = self._arcs.counts[relation.source]
+            raise CorruptError(
+                f"edges `{','.join(relation.edge_type)}`: a source is beyond the last of {count:,} "
+                "nodes\nhint: run `outercore check` on the data set"
+            )

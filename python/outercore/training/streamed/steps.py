@@ -1,158 +1,133 @@
-"""The layers of a `Network` in three steps, so that no step needs all rows of its input.
+"""A layer of a network in steps, so that no step needs all rows of its input.
 
-`message` is what a node sends along each arc, `own` what it keeps for itself, and `combine` makes
-the new state of a node from the sum of the messages that it gets. They are those of
-`Network.layer`; a linear map comes before the sum where that makes the messages narrower.
+A node sends a `message` along each arc and keeps something of its `own`; `combine` makes its new
+state from this and the sums of the messages that it gets, for each edge type.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from outercore.errors import InternalError
-from outercore.training.models import Network
+
+if TYPE_CHECKING:
+    from outercore.graph import EdgeType
 
 
-class Steps(ABC):
-    """A layer in three steps.
+class Relation(ABC):
+    """What goes along the arcs of an edge type in a layer.
 
-    Shapes: `nodes` int64 [rows] ids; `x` float32 [rows, width before].
+    Shapes: `x` float32 [rows, width before]; `nodes` int64 [rows] ids.
     """
 
     loops = False
     """Whether each node has exactly one arc from itself, in place of those of the data."""
     heads = 0
-    """Of attention; 0 for plain sums."""
+    """Of an attention by a score of the source and one of the target; 0 for plain sums."""
     slope = 0.0
-    """Of attention below 0."""
+    """Of that attention below 0."""
+    width: int
+    """Of a message."""
 
-    def __init__(self, model: Network, index: int, degrees: Tensor | None) -> None:
-        self._conv: Any = model.gnn.convs[index]
-        self._skip: Any = model.skips[index] if model.config.residual else None
-        self._degrees = degrees
-        self.before = model.width(index - 1) if index else model.features
-        self.after = model.width(index)
-        self.width = self.before
-        """Of a message."""
+    def __init__(self, edge_type: EdgeType) -> None:
+        self.source, _, self.target = self.edge_type = edge_type
 
     @property
-    def own_width(self) -> int:
-        """Of what a node keeps."""
-        return self.after if self._skip is not None else 0
+    def sends(self) -> Hashable:
+        """What names the messages; relations whose messages are the same have the same."""
+        return self.edge_type
+
+    @property
+    def sum_width(self) -> int:
+        """Of what messages add up to."""
+        return self.width
 
     @abstractmethod
     def message(self, x: Tensor, nodes: Tensor) -> Tensor:
         """What nodes send, [rows, width]."""
 
-    def own(self, x: Tensor) -> Tensor:
-        """What nodes keep, [rows, own_width]."""
-        kept: Tensor = x[:, :0] if self._skip is None else self._skip(x)
-        return kept
+    def source_scores(self, message: Tensor) -> Tensor:
+        """Of nodes as sources of arcs, [rows, heads]."""
+        raise InternalError("these arcs have no attention")
 
-    def scores(self, message: Tensor) -> tuple[Tensor, Tensor]:
-        """Of nodes as sources and as targets of arcs, [rows, heads] each."""
-        raise InternalError("this layer has no attention")
+    def target_scores(self, x: Tensor) -> Tensor:
+        """Of nodes as targets of arcs, [rows, heads]."""
+        raise InternalError("these arcs have no attention")
+
+
+class LayerSteps(ABC):
+    """A layer of a network over nodes of some types."""
+
+    relations: Sequence[Relation]
+    """In the order in which their sums are added."""
+    targets: Sequence[str]
+    """The node types whose states it computes."""
+    before: int
+    """Of the input."""
+    after: int
+    """Of the states."""
+    query_heads = 0
+    """Of one softmax over the arcs of all relations, by the product of a key, the first half of a
+    message, with the target's query. The other half is what is summed. 0 for none."""
 
     @abstractmethod
-    def combine(self, sums: Tensor, own: Tensor, counts: Tensor, nodes: Tensor) -> Tensor:
-        """The new state [rows, after] from sums [rows, width] of `counts` [rows] messages."""
+    def own_width(self, target: str) -> int:
+        """Of what a node of a type keeps."""
 
-    def _root(self, nodes: Tensor) -> Tensor:
-        """1 / sqrt(degree + 1), as a column."""
-        assert self._degrees is not None
-        return (self._degrees[nodes] + 1).rsqrt().unsqueeze(1).to(self._conv.bias.device)
+    @abstractmethod
+    def own(self, target: str, x: Tensor) -> Tensor:
+        """What nodes keep, [rows, own width]."""
 
+    def queries(self, target: str, x: Tensor) -> Tensor:
+        """What nodes compare keys with, [rows, sum width of their relations]."""
+        raise InternalError("this layer has no queries")
 
-class _Sage(Steps):
-    def __init__(self, model: Network, index: int, degrees: Tensor | None) -> None:
-        super().__init__(model, index, degrees)
-        self._early = self.after < self.before
-        self.width = min(self.before, self.after)
+    @abstractmethod
+    def combine(
+        self, target: str, sums: list[Tensor], counts: list[Tensor], own: Tensor, nodes: Tensor
+    ) -> Tensor:
+        """The new states [rows, after], with norm and activation.
+
+        Shapes: `sums` [rows, sum width] of `counts` [rows] messages, for each relation into
+        `target`; with queries one for all.
+        """
+
+    def into(self, target: str) -> list[int]:
+        """The relations into a node type, by number."""
+        return [place for place, one in enumerate(self.relations) if one.target == target]
 
     @property
-    def own_width(self) -> int:
-        return self.after
-
-    def message(self, x: Tensor, nodes: Tensor) -> Tensor:
-        return x @ self._conv.lin_l.weight.T if self._early else x
-
-    def own(self, x: Tensor) -> Tensor:
-        kept: Tensor = self._conv.lin_r(x)
-        return kept if self._skip is None else kept + self._skip(x)
-
-    def combine(self, sums: Tensor, own: Tensor, counts: Tensor, nodes: Tensor) -> Tensor:
-        mean = sums / counts.clamp(min=1).unsqueeze(1)
-        mapped: Tensor = mean + self._conv.lin_l.bias if self._early else self._conv.lin_l(mean)
-        return mapped + own
+    def widest(self) -> int:
+        """Numbers a row, at most."""
+        widths = [self.before, self.after, *(one.width for one in self.relations)]
+        return max(*widths, *(self.own_width(target) for target in self.targets))
 
 
-class _Gcn(Steps):
-    loops = True
+@dataclass(frozen=True)
+class Input:
+    """The states of a node type before the first layer."""
 
-    def __init__(self, model: Network, index: int, degrees: Tensor | None) -> None:
-        super().__init__(model, index, degrees)
-        self._early = self.after <= self.before
-        self.width = min(self.before, self.after)
-
-    def message(self, x: Tensor, nodes: Tensor) -> Tensor:
-        sent: Tensor = self._conv.lin(x) if self._early else x
-        return sent * self._root(nodes)
-
-    def combine(self, sums: Tensor, own: Tensor, counts: Tensor, nodes: Tensor) -> Tensor:
-        scaled = sums * self._root(nodes)
-        state: Tensor = (scaled if self._early else self._conv.lin(scaled)) + self._conv.bias
-        return state if self._skip is None else state + own
+    encode: Callable[[Tensor, Tensor], Tensor]
+    """States [rows, width] of features float32 [rows, columns], without `key` [rows, 0], and ids
+    int64 [rows]."""
+    key: str | None = None
+    """The array of features."""
 
 
-class _Gin(Steps):
-    @property
-    def own_width(self) -> int:
-        return self.before + super().own_width
+@dataclass(frozen=True)
+class Computation:
+    """What a network does for all nodes, a layer at a time."""
 
-    def message(self, x: Tensor, nodes: Tensor) -> Tensor:
-        return x
-
-    def own(self, x: Tensor) -> Tensor:
-        return torch.cat([(1 + self._conv.eps) * x, super().own(x)], dim=1)
-
-    def combine(self, sums: Tensor, own: Tensor, counts: Tensor, nodes: Tensor) -> Tensor:
-        state: Tensor = self._conv.nn(sums + own[:, : self.before])
-        return state if self._skip is None else state + own[:, self.before :]
-
-
-class _Gat(Steps):
-    loops = True
-
-    def __init__(self, model: Network, index: int, degrees: Tensor | None) -> None:
-        super().__init__(model, index, degrees)
-        self.heads = self._conv.heads
-        self.width = self.heads * self._conv.out_channels
-        self.slope = float(self._conv.negative_slope)
-
-    def message(self, x: Tensor, nodes: Tensor) -> Tensor:
-        sent: Tensor = self._conv.lin(x)
-        return sent
-
-    def scores(self, message: Tensor) -> tuple[Tensor, Tensor]:
-        by_head = message.view(-1, self.heads, self._conv.out_channels)
-        found = [(by_head * of).sum(dim=-1) for of in (self._conv.att_src, self._conv.att_dst)]
-        return found[0], found[1]
-
-    def combine(self, sums: Tensor, own: Tensor, counts: Tensor, nodes: Tensor) -> Tensor:
-        state = sums
-        if not self._conv.concat:
-            state = sums.view(-1, self.heads, self._conv.out_channels).mean(dim=1)
-        state = state + self._conv.bias
-        return state if self._skip is None else state + own
-
-
-_KINDS: dict[str, type[Steps]] = {"sage": _Sage, "gcn": _Gcn, "gin": _Gin, "gat": _Gat}
-
-
-def steps_of(model: Network, index: int, degrees: Tensor | None) -> Steps:
-    """Layer `index` of a network; `degrees` float32 [nodes] where it needs them."""
-    return _KINDS[model.config.kind](model, index, degrees)
+    inputs: Mapping[str, Input]
+    """By node type; all that a layer reads."""
+    layers: Sequence[LayerSteps]
+    """The last one has one target: the nodes that outputs are for."""
+    head: Callable[[list[Tensor]], Tensor]
+    """The outputs from the states of the same nodes after each layer, or after the last one."""
+    needs_all: bool
+    """Whether the outputs need the states after each layer."""

@@ -122,10 +122,10 @@ class TransformerLayer(nn.Module):
             relation: Any = self.relations[edge_type]
             keys, messages = mapped[edge_type[0]].unbind(dim=1)
             # `index_select` has a faster gradient than brackets.
-            keys = _by_head(keys, relation.attention).index_select(0, source)
+            keys = of_head(keys, relation.attention).index_select(0, source)
             alike = (queries.index_select(0, place) * keys).sum(dim=-1)
             scores.append(alike * relation.prior)
-            values.append(_by_head(messages, relation.message).index_select(0, source))
+            values.append(of_head(messages, relation.message).index_select(0, source))
             places.append(place)
         index = torch.cat(places)
         weights = softmax(torch.cat(scores) / math.sqrt(self._size), index, num_nodes=len(own))
@@ -157,8 +157,10 @@ class _Target(nn.Module):
         self.skip = nn.Parameter(torch.ones(1))
 
 
-def _by_head(x: Tensor, maps: Tensor) -> Tensor:
-    """Shapes: `x` [nodes, heads, size], `maps` [heads, size, size]; result as `x`."""
+def of_head(x: Tensor, maps: Tensor) -> Tensor:
+    """What the map of each head makes of its share of a row.
+
+    Shapes: `x` [nodes, heads, size], `maps` [heads, size, size]; result as `x`."""
     return torch.einsum("nhd,hde->nhe", x, maps)
 
 

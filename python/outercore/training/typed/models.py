@@ -161,18 +161,27 @@ class TypedNetwork(nn.Module):
         """Whether the outputs come from the states of all layers."""
         return self.config.jumping != "none"
 
-    @property
-    def arc_width(self) -> int:
-        """Values that an arc takes in a layer: those of its source, and what is made of them."""
-        return self.config.hidden * (3 if self.config.kind in ("hgt", "gat") else 1)
-
     def layer(self, index: int, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
         """The states of the targets after layer `index`, activation and dropout included.
 
         Shapes: `x` float32 [sources, hidden] by node type, targets first; result [targets, hidden].
         """
         states = self.convolutions[index](x, hop)
-        return {name: self._finished(index, name, x[name], state) for name, state in states.items()}
+        if self.config.residual:
+            skips: Any = self.skips[index]
+            states = {
+                name: state + skips[name](x[name][: len(state)]) for name, state in states.items()
+            }
+        return {name: self.finished(index, name, state) for name, state in states.items()}
+
+    def finished(self, index: int, name: str, state: Tensor) -> Tensor:
+        """Norm, activation and dropout of layer `index` for a node type."""
+        norms: Any = self.norms[index]
+        state = norms[name](state)
+        if self.config.kind != "hgt":
+            # A layer of `hgt` has its activation within, before its own skip connection.
+            state = functional.relu(state)
+        return functional.dropout(state, self.config.dropout, self.training)
 
     def head(self, states: list[Tensor]) -> Tensor:
         """Logits from the states of the same labelled nodes after each layer."""
@@ -215,17 +224,6 @@ class TypedNetwork(nn.Module):
     def encode(self, batch: Any, node_types: Iterable[str]) -> dict[str, Tensor]:
         """The states before the first layer of a batch's nodes."""
         return {name: self.encoder(name, batch[name]) for name in node_types}
-
-    def _finished(self, index: int, name: str, before: Tensor, state: Tensor) -> Tensor:
-        if self.config.residual:
-            skip: Any = self.skips[index]
-            state = state + skip[name](before[: len(state)])
-        norms: Any = self.norms[index]
-        state = norms[name](state)
-        if self.config.kind != "hgt":
-            # A layer of `hgt` has its activation within, before its own skip connection.
-            state = functional.relu(state)
-        return functional.dropout(state, self.config.dropout, self.training)
 
 
 def norm_of_type(config: ModelConfig) -> nn.Module:

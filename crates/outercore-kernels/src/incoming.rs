@@ -1,0 +1,203 @@
+//! Arcs into many nodes, walked a block of sources at a time.
+//!
+//! A node's arcs ascend by source, and blocks of sources come in this order. Each arc is taken in
+//! turn: what comes of it depends on neither the blocks nor the threads.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use outercore_core::{Error, Result};
+
+use crate::lanes::{Kernel, Lanes, dispatch};
+use crate::parallel::for_each;
+
+/// Nodes that a thread takes at a time.
+pub(crate) const NODES_AT_ONCE: usize = 128;
+
+/// A node id as topologies store it.
+pub trait Id: Copy + Sync {
+    /// As an index.
+    fn index(self) -> u64;
+}
+
+impl Id for u32 {
+    #[inline(always)]
+    fn index(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Id for u64 {
+    #[inline(always)]
+    fn index(self) -> u64 {
+        self
+    }
+}
+
+/// The arcs into some nodes, and how far each node has come.
+pub struct Incoming<'a, I> {
+    /// Sources of the arcs into a node, ascending, one node after the other.
+    pub sources: &'a [I],
+    /// Where the next arc of each node stands in `sources`; moves on.
+    pub next: &'a mut [u64],
+    /// Where its arcs end.
+    pub ends: &'a [u64],
+    /// The nodes themselves, for exactly one arc from each node to itself, in place of those in
+    /// `sources`.
+    pub loops: Option<&'a [u64]>,
+}
+
+/// The rows of consecutive sources.
+#[derive(Clone)]
+pub struct Block<'a> {
+    /// Which sources.
+    pub nodes: Range<u64>,
+    /// `[rows, width]`.
+    pub rows: &'a [f32],
+    /// The row of each source; without it, source `nodes.start + i` has row `i`.
+    pub places: Option<&'a [u32]>,
+}
+
+/// What becomes of the rows that arrive at some nodes; all of it `#[inline(always)]`.
+pub(crate) trait Arrivals: Send {
+    /// What takes the rows of the node at `place`.
+    fn at(&mut self, place: usize) -> impl Arrival;
+}
+
+/// What becomes of the rows that arrive at a node.
+pub(crate) trait Arrival {
+    /// Takes a row that comes along an arc.
+    fn take(&mut self, source: u64, row: &[f32]);
+}
+
+impl<'a, I: Id> Incoming<'a, I> {
+    pub(crate) fn check(&self) -> Result<()> {
+        let nodes = self.next.len();
+        let loops = self.loops.is_none_or(|ids| ids.len() == nodes);
+        let arcs = self.sources.len() as u64;
+        let within = |(next, end): (&u64, &u64)| next <= end && *end <= arcs;
+        if self.ends.len() == nodes && loops && self.next.iter().zip(self.ends).all(within) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("arcs into {nodes} nodes: bounds do not fit {arcs} sources")))
+    }
+
+    /// Takes the rows of a block along all arcs from there.
+    ///
+    /// `arrivals` gives what takes them for some nodes, [`NODES_AT_ONCE`] but for the last ones.
+    ///
+    /// # Errors
+    /// Corrupt: sources that do not ascend, or without a row in the block.
+    pub(crate) fn take_all<A: Arrivals>(
+        self,
+        block: &Block<'_>,
+        width: usize,
+        mut arrivals: impl Iterator<Item = A>,
+        threads: usize,
+    ) -> Result<()> {
+        let failed = Mutex::new(None);
+        let pieces: Vec<_> = self
+            .next
+            .chunks_mut(NODES_AT_ONCE)
+            .enumerate()
+            .map(|(piece, next)| {
+                let own = piece * NODES_AT_ONCE..piece * NODES_AT_ONCE + next.len();
+                Walk {
+                    sources: self.sources,
+                    next,
+                    ends: &self.ends[own.clone()],
+                    loops: self.loops.map(|nodes| &nodes[own]),
+                    block,
+                    width,
+                    arrivals: arrivals.next().expect("arrivals for all nodes"),
+                }
+            })
+            .collect();
+        for_each(pieces, threads, |walk| {
+            if let Err(error) = dispatch(walk) {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Block<'_> {
+    pub(crate) fn check(&self, width: usize) -> Result<()> {
+        let count = self.nodes.end.saturating_sub(self.nodes.start);
+        let rows = self.rows.len() / width.max(1);
+        let placed = self.places.is_none_or(|places| places.len() as u64 == count);
+        if self.rows.len() == rows * width && placed {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "{} numbers for a block of {count} sources, expected rows of {width}",
+            self.rows.len()
+        )))
+    }
+
+    #[inline(always)]
+    fn row(&self, source: u64, width: usize) -> Result<&[f32]> {
+        let offset = (source - self.nodes.start) as usize;
+        let place = self.places.map_or(offset, |places| places[offset] as usize);
+        self.rows.get(place * width..(place + 1) * width).ok_or_else(|| {
+            Error::corrupt(format!("source {source} has no row in its block"))
+                .hint("run `outercore check` on the data set")
+        })
+    }
+}
+
+struct Walk<'a, I, A> {
+    sources: &'a [I],
+    next: &'a mut [u64],
+    ends: &'a [u64],
+    loops: Option<&'a [u64]>,
+    block: &'a Block<'a>,
+    width: usize,
+    arrivals: A,
+}
+
+impl<I: Id, A: Arrivals> Kernel for Walk<'_, I, A> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self, _: L) -> Result<()> {
+        let (block, width) = (self.block, self.width);
+        let nodes = &block.nodes;
+        for (place, next) in self.next.iter_mut().enumerate() {
+            let own = self.loops.map(|nodes| nodes[place]);
+            // The arc to itself stands where it is in the order of sources.
+            let mut waits = own.filter(|node| nodes.contains(node));
+            let mut node = self.arrivals.at(place);
+            while *next < self.ends[place] {
+                let source = self.sources[*next as usize].index();
+                if source >= nodes.end {
+                    break;
+                }
+                if source < nodes.start {
+                    return Err(Error::corrupt(format!(
+                        "sources of a node do not ascend: {source} is before {}",
+                        nodes.start
+                    ))
+                    .hint("run `outercore check` on the data set"));
+                }
+                *next += 1;
+                if Some(source) == own {
+                    continue;
+                }
+                if let Some(itself) = waits.filter(|&itself| itself < source) {
+                    node.take(itself, block.row(itself, width)?);
+                    waits = None;
+                }
+                node.take(source, block.row(source, width)?);
+            }
+            if let Some(itself) = waits {
+                node.take(itself, block.row(itself, width)?);
+            }
+        }
+        Ok(())
+    }
+}
