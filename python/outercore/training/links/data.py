@@ -110,7 +110,7 @@ def open_links(
 def _prepare(
     root: Path, graph: Graph, config: TrainConfig, check: Callable[[], None], storage: Storage
 ) -> None:
-    divided = _divide(graph, config)
+    divided = divide(graph, config)
     count = 0
     with Importer(root / "graph", _import_options(graph, config), _stopper(check)) as importer:
         for pairs in divided.kept():
@@ -148,7 +148,7 @@ def _require_whole(root: Path, expected: dict[str, int]) -> None:
 
 
 @dataclass(frozen=True)
-class _Divided:
+class Divided:
     """The edges of a data set by what they are for."""
 
     kept: Callable[[], Iterator[NDArray[np.int64]]]
@@ -157,21 +157,25 @@ class _Divided:
     given: GivenEdges | None
 
 
-def _divide(graph: Graph, config: TrainConfig) -> _Divided:
+def divide(graph: Graph, config: TrainConfig) -> Divided:
+    """The edges to learn from, and those that are held out.
+
+    Cost: one pass over the edges; those that are held out are in memory.
+    """
     nodes = graph.num_nodes
     if config.link.edges is not None:
         given = GivenEdges.read(Path(config.link.edges), nodes)
         keys = given.held_out_keys(nodes)
         every, _ = trained(graph, _NONE_HELD_OUT, 0)
         held = {part: given.arrays[part] for part in HELD_OUT if part in given.arrays}
-        return _Divided(lambda: without(every, keys, nodes), held, given)
+        return Divided(lambda: without(every, keys, nodes), held, given)
     links, parts = trained(graph, config.link, config.run.seed)
     held = {
         part: np.concatenate([np.empty((0, 2), np.int64), *without(some, _NO_KEYS, nodes)])
         for part, some in parts.items()
     }
     held = {part: pairs for part, pairs in held.items() if len(pairs)}
-    return _Divided(lambda: without(links, _NO_KEYS, nodes), held, None)
+    return Divided(lambda: without(links, _NO_KEYS, nodes), held, None)
 
 
 def _import_options(graph: Graph, config: TrainConfig) -> dict[str, Any]:
@@ -196,7 +200,7 @@ def _stopper(check: Callable[[], None]) -> Callable[[str, int, int, str], None]:
     return progress
 
 
-def _write_train(root: Path, graph: Graph, divided: _Divided, count: int) -> None:
+def _write_train(root: Path, graph: Graph, divided: Divided, count: int) -> None:
     """The edges to learn: all that message passing has, or those that the user gave."""
     kind = np.dtype(np.uint32 if graph.num_nodes <= 1 << 32 else np.int64)
     given = None if divided.given is None else divided.given.arrays.get("train")
@@ -218,7 +222,7 @@ def _write_held_out(
     root: Path,
     part: Part,
     edges: NDArray[np.int64],
-    divided: _Divided,
+    divided: Divided,
     graph: Graph,
     seed: int,
 ) -> None:

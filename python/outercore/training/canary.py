@@ -1,0 +1,303 @@
+"""Planted leaks: whether samples and splits tell a model what it must not know.
+
+Each seed has a random label of 0 or 1. What it must not see carries that label, everything else a
+random bit. A model scores a seed by what comes with its sample. It is at chance where nothing
+leaks. That it finds the label in samples without a guard shows that it would notice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.csc import Edges, array_of, edge_array_key
+from outercore.edge_types import REVERSE, EdgeType
+from outercore.errors import NotFoundError
+from outercore.sample_rules import edge_name
+from outercore.training.config import TrainConfig
+from outercore.training.links.adjacency import among, pair_keys
+from outercore.training.links.data import divide
+from outercore.triples import PARTS
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+_SEEDS = 2_000
+_PAIRS = 20_000
+_FAN_OUTS = (10, 10)
+_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Canary:
+    """What one planted leak has shown."""
+
+    guard: str
+    """What is to keep it out."""
+    seeds: int
+    seen: dict[str, int]
+    """What a seed must not see and did see, by what it is: none where nothing leaks."""
+    score: float
+    """Area under the ROC curve of the model: 0.5 is chance."""
+    without: float | None
+    """The same without the guard; `None` where it cannot be left out."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing leaks."""
+        return not self.seen
+
+
+def canaries(
+    graph: Graph,
+    time: str | None = None,
+    memory: str | int = "1GiB",
+    told: Callable[[str], None] = lambda _: None,
+) -> list[Canary]:
+    """All that a data set allows; `told` is called with the name of each before it begins.
+
+    Args:
+        graph: a data set of one graph.
+        time: the array of times of edges or nodes; `time` where there is one by default.
+        memory: the budget of a loader.
+
+    Cost: samples of at most 2,000 seeds of each node type, twice; one pass over the edges.
+    Errors: `NotFoundError` where nothing has times `time`; `InvalidError` for other times.
+    """
+    name = time or "time"
+    types = _timed_types(graph, name)
+    if time is not None and not types:
+        raise NotFoundError(
+            f"--time {time}: data set `{graph.root}` has no array `{time}` of nodes or edges\n"
+            f"hint: `outercore info {graph.root}` lists them"
+        )
+    found = []
+    for node_type in types:
+        told(f"canary: times, seeds of `{node_type}`")
+        found.append(_of_times(graph, node_type, name, memory))
+    if len(graph.splits) > 1:
+        told("canary: splits")
+        found.append(_of_splits(graph))
+    if not graph.is_typed and "edges/edge/offsets" in graph.arrays and graph.num_edges:
+        told("canary: held-out edges")
+        found.append(_of_links(graph))
+    return found
+
+
+@dataclass
+class _Model:
+    """Scores seeds by the mean of what comes with them."""
+
+    labels: NDArray[np.bool_]
+    random: np.random.Generator
+    sums: NDArray[np.float64] = field(init=False)
+    counts: NDArray[np.float64] = field(init=False)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.sums, self.counts = np.zeros((2, len(self.labels)))
+
+    def look(self, what: str, seeds: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
+        """Takes what seeds see; `hidden` is what they must not."""
+        bits = self.random.random(len(seeds)) < 0.5
+        np.add.at(self.sums, seeds, np.where(hidden, self.labels[seeds], bits))
+        np.add.at(self.counts, seeds, 1.0)
+        if hidden.any():
+            self.seen[what] += int(hidden.sum())
+
+    def score(self) -> float:
+        """The area under the ROC curve."""
+        chance = np.full(len(self.sums), 0.5)
+        scores = np.divide(self.sums, self.counts, chance, where=self.counts > 0)
+        return _area(scores[self.labels], scores[~self.labels])
+
+
+def _area(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
+    """How often a positive scores above a negative; ties count half."""
+    ascending = np.sort(negative)
+    below = np.searchsorted(ascending, positive, "left") + np.searchsorted(
+        ascending, positive, "right"
+    )
+    return float(below.sum()) / (2 * max(len(positive) * len(negative), 1))
+
+
+def _timed_types(graph: Graph, name: str) -> list[str]:
+    """The node types whose samples have times to keep."""
+    edges = _edge_times(graph, name)
+    timed = {target for _, _, target in edges} | {source for source, _, _ in edges}
+    timed |= {one for one in graph.node_types if f"nodes/{one}/{name}" in graph.arrays}
+    reached = {target for _, _, target in graph.edge_types}
+    return [one for one, count in graph.node_types.items() if one in timed & reached and count]
+
+
+def _edge_times(graph: Graph, name: str) -> dict[EdgeType, str]:
+    """The name of the array of each edge type with times."""
+    found = edge_name(graph, name) or name
+    return {
+        one: found for one in graph.edge_types if edge_array_key(graph, one, found) in graph.arrays
+    }
+
+
+def _of_times(graph: Graph, node_type: str, name: str, memory: str | int) -> Canary:
+    random = np.random.default_rng(0)
+    count = graph.node_types[node_type]
+    nodes = np.sort(random.choice(count, min(count, _SEEDS), replace=False))
+    times = _seed_times(graph, node_type, name, nodes)
+    labels = random.random(len(nodes)) < 0.5
+    models = []
+    for guard in (name, None):
+        model = _Model(labels, np.random.default_rng(1))
+        for first, batch in _batches(graph, node_type, nodes, times, guard, name, memory):
+            for what, seeds, later in _later(graph, batch, name, times[first:]):
+                model.look(what, first + seeds, later)
+        models.append(model)
+    guarded, bare = models
+    what = f"times `{name}`, seeds of `{node_type}`"
+    return Canary(what, len(nodes), dict(guarded.seen), guarded.score(), bare.score())
+
+
+def _seed_times(
+    graph: Graph, node_type: str, name: str, nodes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """When each seed is asked: at its own time, or at the median of the times of edges."""
+    key = f"nodes/{node_type}/{name}"
+    if key in graph.arrays:
+        return graph.rows(key, nodes).astype(np.int64)
+    some = []
+    for edge_type, array in _edge_times(graph, name).items():
+        times = array_of(graph, edge_array_key(graph, edge_type, array))
+        some.append(np.asarray(times[:: len(times) // 10_000 + 1], np.int64))
+    joined = np.concatenate(some) if some else np.zeros(1, np.int64)
+    return np.full(len(nodes), int(np.median(joined)) if len(joined) else 0)
+
+
+def _batches(
+    graph: Graph,
+    node_type: str,
+    nodes: NDArray[np.int64],
+    times: NDArray[np.int64],
+    guard: str | None,
+    name: str,
+    memory: str | int,
+) -> Iterator[tuple[int, Any]]:
+    """The first seed of each batch, and the batch: with times, or merely one sample a seed."""
+    from outercore.loader import NeighborLoader
+
+    rules: dict[str, Any] = {"disjoint": True}
+    if guard is not None:
+        rules = {"time_attr": guard, "input_time": times}
+    timed = _edge_times(graph, name)
+    keys = [edge_array_key(graph, *one) for one in timed.items()]
+    loader = NeighborLoader(
+        graph,
+        list(_FAN_OUTS),
+        (node_type, nodes) if graph.is_typed else nodes,
+        batch_size=_BATCH,
+        features=None,
+        labels=None,
+        arrays=keys if graph.is_typed else [f"edge_{one}" for one in timed.values()],
+        hotness="none",
+        memory=memory,
+        **rules,
+    )
+    with loader:
+        for number, batch in enumerate(loader):
+            yield number * _BATCH, batch
+
+
+def _later(
+    graph: Graph, batch: Any, name: str, asked: NDArray[np.int64]
+) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.bool_]]]:
+    """What is in a batch: what it is, whose it is, and whether it is later than its seed."""
+    timed = _edge_times(graph, name)
+    of_nodes = {one: _seeds_of(graph, batch, one) for one in graph.node_types}
+    ids = {one: _store(graph, batch, one).n_id.numpy() for one in graph.node_types}
+    for node_type, seeds in of_nodes.items():
+        key = f"nodes/{node_type}/{name}"
+        if key in graph.arrays and len(seeds):
+            times = graph.rows(key, ids[node_type]).astype(np.int64)
+            yield f"nodes of `{node_type}`", seeds, times > asked[seeds]
+    for edge_type in graph.edge_types:
+        source, _, target = edge_type
+        store = _store(graph, batch, edge_type)
+        index = store.edge_index.numpy()
+        seeds = of_nodes[target][index[1]]
+        if not len(seeds):
+            continue
+        what = f"edges of `{','.join(edge_type)}`"
+        if edge_type in timed:
+            times = np.asarray(store[f"edge_{timed[edge_type]}"]).astype(np.int64)
+            yield what, seeds, times > asked[seeds]
+            continue
+        mirrored = _mirrored(edge_type, timed)
+        if mirrored is not None:
+            edges = Edges(graph, mirrored, timed[mirrored])
+            ends = ids[target][index[1]], ids[source][index[0]]
+            known = edges.has(*ends, at=asked[seeds])
+            yield f"{what}, as `{mirrored[1]}` is later", seeds, edges.has(*ends) & ~known
+
+
+def _mirrored(edge_type: EdgeType, timed: dict[EdgeType, str]) -> EdgeType | None:
+    """The edge type with times of which this one is the other direction."""
+    source, relation, target = edge_type
+    names = (relation.removeprefix(REVERSE), REVERSE + relation)
+    for other in ((target, one, source) for one in names if one != relation):
+        if other in timed:
+            return other
+    return None
+
+
+def _store(graph: Graph, batch: Any, one: Any) -> Any:
+    return batch[one] if graph.is_typed else batch
+
+
+def _seeds_of(graph: Graph, batch: Any, node_type: str) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = _store(graph, batch, node_type).batch.numpy()
+    return found
+
+
+def _of_splits(graph: Graph) -> Canary:
+    """Whether a node that a model is scored on is in a split before."""
+    random = np.random.default_rng(0)
+    names = sorted(graph.splits, key=lambda name: (PARTS.index(name) if name in PARTS else 3, name))
+    earlier = np.unique(graph.split(names[0]))
+    parts = []
+    for name in names[1:]:
+        nodes = np.unique(graph.split(name))
+        parts.append((name, nodes, among(nodes, earlier)))
+        earlier = np.union1d(earlier, nodes)
+    count = sum(len(nodes) for _, nodes, _ in parts)
+    model = _Model(random.random(count) < 0.5, random)
+    first = 0
+    for name, nodes, known in parts:
+        # A network learns the labels of these by heart.
+        seeds = first + np.flatnonzero(known)
+        model.look(f"nodes of `{name}` in a split before", seeds, np.ones(len(seeds), np.bool_))
+        first += len(nodes)
+    return Canary(f"splits {', '.join(names)}", count, dict(model.seen), model.score(), None)
+
+
+def _of_links(graph: Graph) -> Canary:
+    """Whether edges held out of `outercore train --task link` are among those that are kept."""
+    divided = divide(graph, TrainConfig())
+    held = [pairs for pairs in divided.held_out.values() if len(pairs)]
+    pairs = np.concatenate(held) if held else np.empty((0, 2), np.int64)
+    random = np.random.default_rng(0)
+    if len(pairs) > _PAIRS:
+        pairs = pairs[random.choice(len(pairs), _PAIRS, replace=False)]
+    keys = np.unique(pair_keys(pairs, graph.num_nodes))
+    found = np.zeros(len(keys), np.bool_)
+    for kept in divided.kept():
+        some = pair_keys(kept, graph.num_nodes)
+        found[np.searchsorted(keys, some[among(some, keys)])] = True
+    count = int(found.sum())
+    seen = {"held-out edges among those to learn from, in one direction or the other": count}
+    # The model asks whether there is an edge; without the guard all are there.
+    score = 0.5 + count / max(2 * len(keys), 1)
+    what = "edges held out of `outercore train --task link`"
+    return Canary(what, len(keys), seen if count else {}, score, 1.0)
