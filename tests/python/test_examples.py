@@ -10,6 +10,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,21 @@ def test_two_processes_take_the_steps_of_one(planted: Path) -> None:
     assert len(found[0]) == 2
     losses = [[float(loss) for _, loss in epochs] for epochs in found]
     assert losses[0] == pytest.approx(losses[1], abs=2e-4)
+
+
+def test_workers_of_ray_train_share_an_epoch_and_write_their_parts(
+    planted: Path, tmp_path: Path
+) -> None:
+    example = ROOT / "examples" / "ray_train.py"
+    printed = run(sys.executable, example, planted, "--out", tmp_path / "run")
+    found = re.search(r"loss ([0-9.]+), accuracy on the test nodes ([0-9.]+)", printed)
+    assert found is not None, printed
+    assert float(found[2]) > 0.5, printed
+    folder = tmp_path / "run" / "predictions"
+    assert sorted(part.name for part in folder.iterdir()) == ["part=0", "part=1"]
+    table = pq.read_table(folder)
+    assert sorted(table["id"].to_pylist()) == list(range(2000))
+    assert set(table["part"].to_pylist()) == {0, 1}
 
 
 @pytest.mark.parametrize(
