@@ -27,8 +27,10 @@ CASES = (
     ("rows4096", 0.1, 1024),
     ("rows4096", 0.25, 32),
 )
-"""Graph of `workloads.py`, share of its data in memory, seeds a batch. In the last case handing over
-what is in memory takes longer than reading the rest."""
+"""Graph of `workloads.py`, share of its data in memory, seeds a batch.
+
+In the last case handing over what is in memory takes longer than reading the rest.
+"""
 
 
 @dataclass
