@@ -224,16 +224,7 @@ def test_graphbolt_arrives(tmp_path: Path, outcome: Run) -> None:
         assert graph.split(name).tolist() == expected[name].tolist()
 
 
-def test_graphbolt_without_types_is_a_graph_of_one(tmp_path: Path, outcome: Run) -> None:
-    root = tmp_path / "one"
-    random = np.random.default_rng(4)
-    edges = save(root / "edges.npy", random.integers(20, size=(2, 60)))
-    feat = save(root / "feat.npy", random.normal(size=(20, 3)), "float32")
-    weight = save(root / "w.npy", random.random(60))
-    label = save(root / "label.npy", np.arange(20) % 4)
-    train = save(root / "train.npy", [5, 2])
-    (root / "metadata.yaml").write_text(
-        """
+UNTYPED = """
 graph:
   nodes: [{num: 20}]
   edges: [{format: numpy, path: edges.npy}]
@@ -244,8 +235,22 @@ feature_data:
 tasks:
   - train_set: [{data: [{name: seeds, format: numpy, path: train.npy}]}]
 """
-    )
-    graph = import_folder(outcome, "one")
+
+
+def test_graphbolt_without_types_is_a_graph_of_one(tmp_path: Path, outcome: Run) -> None:
+    root = tmp_path / "one"
+    random = np.random.default_rng(4)
+    edges = save(root / "edges.npy", random.integers(20, size=(2, 60)))
+    feat = save(root / "feat.npy", random.normal(size=(20, 3)), "float32")
+    weight = save(root / "w.npy", random.random(60))
+    label = save(root / "label.npy", np.arange(20) % 4)
+    train = save(root / "train.npy", [5, 2])
+    (root / "metadata.yaml").write_text(UNTYPED)
+    weight[7], feat[3, 1] = np.nan, np.nan
+    np.save(root / "w.npy", weight)
+    np.save(root / "feat.npy", feat)
+    graph = import_folder(outcome, "one", "--fill", "2")
+    weight[7], feat[3, 1] = 2, 2
     assert graph.num_nodes == 20
     offsets, sources = (np.asarray(graph.array(f"edges/edge/{n}")) for n in ("offsets", "sources"))
     targets = np.repeat(np.arange(20), np.diff(offsets.astype(np.int64)))
@@ -255,6 +260,49 @@ tasks:
     np.testing.assert_array_equal(graph.array("nodes/node/y"), label)
     np.testing.assert_array_equal(graph.array("edges/edge/w"), weight)
     assert graph.split("train").tolist() == train.tolist()
+    wrong = UNTYPED.replace("domain: edge, type: null", "domain: edge, type: 'a:b:c'")
+    (root / "metadata.yaml").write_text(wrong)
+    code, _, told = outcome("import", "one", "--out", "graph", "--overwrite")
+    assert code == 1
+    assert "features `w`: there is no edge type `a:b:c`" in told
+
+
+def test_graphbolt_loses_no_feature_and_no_column_without_a_word(
+    tmp_path: Path, outcome: Run
+) -> None:
+    root = tmp_path / "bib"
+    of_graph = """  feature_data:
+    - {domain: node, type: author, name: born, format: numpy, path: born.npy}
+    - {domain: edge, type: "author:writes:paper", name: weight, format: numpy, path: w.npy}
+    - {domain: node, type: paper, name: year, format: numpy, path: year.npy}
+feature_data:
+  - {domain: node, type: paper, name: label, format: numpy, path: all-labels.npy}
+  - {domain: node, type: institution, name: labels, format: numpy, path: kinds.npy}
+"""
+    description = GRAPHBOLT.replace("feature_data:\n", of_graph, 1).replace(
+        "{name: seeds, format: numpy, path: valid.npy}",
+        "{name: seeds, format: numpy, path: valid.npy}\n"
+        "          - {name: when, format: numpy, path: valid-labels.npy}",
+    )
+    graphbolt(root, description)
+    ages = np.random.default_rng(1).normal(size=(2, 30)).astype(np.float32).T
+    ages[4, 1] = np.nan
+    import torch
+
+    torch.save(torch.from_numpy(ages), root / "age.pt")
+    expected = {
+        "nodes/author/born": save(root / "born.npy", np.arange(30) * 7),
+        "edges/author__writes__paper/weight": save(root / "w.npy", np.arange(90) / 8),
+        "nodes/paper/label": save(root / "all-labels.npy", np.arange(50) % 3),
+        "nodes/institution/labels": save(root / "kinds.npy", [3, 1, 2, 0]),
+        "nodes/author/x": np.where(np.isnan(ages), np.float32(0.5), ages),
+    }
+    code, _, told = outcome("import", "bib", "--fill", "0.5", "--out", "graph")
+    assert code == 0, told
+    assert "task `node_classification`: left out besides seeds and labels: `when`" in told
+    graph = oc.open("graph")
+    for key, values in expected.items():
+        np.testing.assert_array_equal(graph.array(key), values, key)
 
 
 @pytest.mark.parametrize(
@@ -288,6 +336,15 @@ tasks:
         ("path: test.npy", "path: year.npy", ["split `test`", "expected a number below 50"]),
         ("graph:", "graph_topology:", ["what GraphBolt has processed", "directory above"]),
         ("path: age.pt", "path: feat.npy", ["feat.npy", "expected a file of `torch.save`"]),
+        (
+            '"paper:cites:paper", name',
+            '"paper:cite:paper", name',
+            ["`feat`: there is no edge type `paper:cite:paper`", "author:writes:paper"],
+        ),
+        ("type: paper\n", "type: papers\n", ["`train` set: there is no node type `papers`"]),
+        ("name: year, ", "", ["`feature_data`, entry 1: `name`", "expected one value"]),
+        ("name: year", "name: feat", ["`feature_data`, entry 1", "second file", "`feat`"]),
+        ("name: labels, format: torch", "name: seeds, format: torch", ["two columns `seeds`"]),
     ],
 )
 def test_what_does_not_fit_is_named(

@@ -18,7 +18,7 @@ from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.sources.edge_arrays import FEATURES, EdgeArray
 from outercore.sources.edges import open_edges
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.rows import Reading, RowSource, from_array, ids_of, open_rows
+from outercore.sources.rows import Reading, RowSource, filled, from_array, ids_of, open_rows
 from outercore.sources.table import FileSpec
 from outercore.sources.text import TextOptions
 from outercore.sources.torch_file import read_torch
@@ -98,29 +98,75 @@ def read_description(root: Path) -> Description:
         counts[name] = int(count)
     if not counts:
         raise InvalidError(f"{where}: expected `nodes`, found none")
-    edges = _parts(root, graph.get("edges"), f"{where}: `edges`", ("csv", "numpy"))
-    domains = _by_domain(top.get("feature_data"), f"{where}: `feature_data`")
+    edges = _parts(root, graph.get("edges"), f"{where}: `edges`", ("csv", "numpy"), is_named=False)
+    # What samplers use is in the graph, what models use beside it.
+    data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
+    for place, value in (("feature_data", top), ("graph: feature_data", graph)):
+        _add_features(root, data, value.get("feature_data"), f"{where}: `{place}`")
     sets, notes = _sets(root, top.get("tasks"), where)
-    if domains["graph"]:
+    if data["graph"]:
         notes.append(f"{where}: features of the whole graph are left out")
-    node_data, edge_data = (
-        _parts(root, domains[domain], f"{where}: `feature_data`", ("numpy", "torch"))
-        for domain in ("node", "edge")
-    )
-    return Description(path, counts, edges, node_data, edge_data, sets, notes)
+    found = Description(path, counts, edges, data["node"], data["edge"], sets, notes)
+    _require_kinds(found)
+    return found
 
 
-def _by_domain(value: Any, where: str) -> dict[str, list[Any]]:
-    """The features of nodes, edges and the whole graph."""
-    found: dict[str, list[Any]] = {"node": [], "edge": [], "graph": []}
-    for number, item in enumerate(list_of(value, where)):
-        domain = map_of(item, f"{where}, entry {number}").get("domain")
-        if domain not in found:
+def _add_features(root: Path, data: dict[str, list[Part]], value: Any, where: str) -> None:
+    """Adds the features of nodes, edges and the whole graph; one that is there already once.
+
+    Errors: `InvalidError` for another domain, and for two features of one name.
+    """
+    parts = _parts(root, value, where, ("numpy", "torch"))
+    for number, (item, part) in enumerate(zip(list_of(value, where), parts, strict=True)):
+        domain = item.get("domain")
+        if domain not in data:
             raise InvalidError(
                 f"{where}, entry {number}: domain node, edge or graph expected, found `{domain}`"
             )
-        found[domain].append(item)
-    return found
+        if part in data[domain]:
+            continue
+        if any((one.kind, one.name) == (part.kind, part.name) for one in data[domain]):
+            raise InvalidError(
+                f"{where}, entry {number}: a second file for feature `{part.name}`\n"
+                "hint: give it another name"
+            )
+        data[domain].append(part)
+
+
+def _require_kinds(description: Description) -> None:
+    """Errors: `InvalidError` for a part of a type of nodes or edges that is not there."""
+    where = f"`{description.path}`"
+    for one in description.edges:
+        at = f"{where}: edge type `{one.kind}`"
+        if not description.is_typed:
+            if one.kind:
+                raise InvalidError(f"{at}, but nodes have no types")
+            continue
+        if one.kind.count(":") != 2:
+            raise InvalidError(f"{at}: expected `source:relation:target`")
+        source, _, target = one.kind.split(":")
+        for end in (source, target):
+            if end not in description.counts:
+                raise InvalidError(
+                    f"{at}: there is no node type `{end}`\n"
+                    f"hint: the node types are {', '.join(description.counts)}"
+                )
+    edges = dict.fromkeys(one.kind for one in description.edges)
+    parts = [
+        *((f"features `{one.name}`", one, False) for one in description.node_data),
+        *((f"features `{one.name}`", one, True) for one in description.edge_data),
+        *((f"`{split}` set", one, None) for split, of in description.sets.items() for one in of),
+    ]
+    for what, part, is_of_edges in parts:
+        of_edges = ":" in part.kind if is_of_edges is None else is_of_edges
+        known = edges if of_edges else description.counts
+        if part.kind not in known:
+            word = "edge" if of_edges else "node"
+            way = f"the {word} types are {', '.join(known)}"
+            raise InvalidError(
+                f"{where}: {what}: there is no {word} type `{part.kind}`\n"
+                f"hint: {way if description.is_typed else 'leave the type out: nodes have none'}"
+            )
 
 
 def _kind(entry: dict[str, Any]) -> str:
@@ -128,7 +174,9 @@ def _kind(entry: dict[str, Any]) -> str:
     return "" if value in (None, "", "null", "~") else str(value)
 
 
-def _parts(root: Path, value: Any, where: str, formats: tuple[str, ...]) -> list[Part]:
+def _parts(
+    root: Path, value: Any, where: str, formats: tuple[str, ...], *, is_named: bool = True
+) -> list[Part]:
     found = []
     for number, item in enumerate(list_of(value, where)):
         here = f"{where}, entry {number}"
@@ -139,7 +187,8 @@ def _parts(root: Path, value: Any, where: str, formats: tuple[str, ...]) -> list
         form = text_of(entry.get("format"), f"{here}: `format`")
         if form not in formats:
             raise InvalidError(f"{here}: format {' or '.join(formats)} expected, found `{form}`")
-        found.append(Part(_kind(entry), str(entry.get("name") or ""), form, path))
+        name = text_of(entry.get("name"), f"{here}: `name`") if is_named else ""
+        found.append(Part(_kind(entry), name, form, path))
     return found
 
 
@@ -154,13 +203,22 @@ def _sets(root: Path, value: Any, where: str) -> tuple[dict[str, list[Part]], li
             for one in list_of(task.get(key), f"{where}: `{key}`"):
                 entry = map_of(one, f"{where}: `{key}`")
                 parts = _parts(root, entry.get("data"), f"{where}: `{key}`", ("numpy", "torch"))
-                found.setdefault(split, []).extend(
-                    replace(part, kind=_kind(entry)) for part in parts
-                )
+                own = found.setdefault(split, [])
+                for part in parts:
+                    part = replace(part, kind=_kind(entry))
+                    if any((one.kind, one.name) == (part.kind, part.name) for one in own):
+                        raise InvalidError(
+                            f"{where}: `{key}`: two columns `{part.name}` of one type of nodes"
+                        )
+                    own.append(part)
+        name = task.get("name") or f"number {number}"
         if not chosen and _is_of_nodes(found):
             chosen = found
+            others = [one.name for one in _all(found) if one.name not in (*_SEEDS, *_LABELS)]
+            if others:
+                listed = ", ".join(f"`{other}`" for other in dict.fromkeys(others))
+                notes.append(f"{where}: task `{name}`: left out besides seeds and labels: {listed}")
         else:
-            name = task.get("name") or f"number {number}"
             notes.append(f"{where}: task `{name}` is left out; splits are those of nodes")
     return chosen, notes
 
@@ -193,25 +251,30 @@ def rows_of(part: Part, reading: Reading) -> RowSource:
     """The rows of a part."""
     if part.format == "numpy":
         return open_rows(FileSpec(part.path, ()), reading)
-    return replace(from_array(str(part.path), _array(part)), files=states(part.path))
+    rows = from_array(str(part.path), _array(part))
+    return filled(replace(rows, files=states(part.path)), reading.fill)
 
 
 def node_arrays(
     description: Description, kind: str, reading: Reading, *, is_labelled: bool
 ) -> list[NodeArray]:
     """Features and arrays of a node type. The features are what is called `feat`, else the first
-    array with columns. `is_labelled` says that a task has its labels."""
+    array with columns. `is_labelled` says that a task has its labels; a feature called `label` is
+    those where a task has nodes of the type and no labels, and an array otherwise."""
     parts = [one for one in description.node_data if one.kind == kind]
     of_type = kind or None
     found = []
-    main = _main(parts)
+    main, labels = _main(parts), None
+    if not is_labelled and kind in {one.kind for one in _all(description.sets)}:
+        labels = next((part for part in parts if part.name in _LABELS), None)
     for part in parts:
+        if part is labels:
+            rows = rows_of(part, replace(reading, fill=None))
+            found.append(NodeArray("labels", "y", rows, of_type))
+            continue
         rows = rows_of(part, reading)
         if part is main:
             found.append(NodeArray("features", "x", rows, of_type))
-        elif part.name in _LABELS:
-            if not is_labelled and kind in {one.kind for one in _all(description.sets)}:
-                found.append(NodeArray("labels", "y", rows, of_type))
         elif part.name in RESERVED:
             raise InvalidError(
                 f"`{description.path}`: a batch has something else under the name `{part.name}`\n"

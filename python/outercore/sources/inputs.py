@@ -66,7 +66,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     if inputs.nodes is not None and inputs.nodes < 0:
         raise InvalidError(f"--nodes: expected at least 0, found {inputs.nodes}")
     reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
-    source = with_graphs(_edges(inputs), inputs, reading)
+    source = with_graphs(_edges(inputs, reading), inputs, reading)
     if source.graphs is not None:
         # Labels and splits are those of graphs.
         inputs = replace(inputs, labels=None, splits=SplitChoice(), nodes=source.graphs.nodes)
@@ -102,7 +102,7 @@ def reading_of(inputs: Inputs) -> str:
     return json.dumps([inputs.text.native(), inputs.fill, *chosen])
 
 
-def _edges(inputs: Inputs) -> GraphSource:
+def _edges(inputs: Inputs, reading: Reading) -> GraphSource:
     if inputs.format not in _FORMATS:
         raise InvalidError(
             f"--format: expected one of {', '.join(_FORMATS)}; found `{inputs.format}`"
@@ -121,7 +121,7 @@ def _edges(inputs: Inputs) -> GraphSource:
     if whole and is_tu(Path(first)):
         return open_tu(Path(first))
     if whole and is_graphbolt(Path(first)):
-        return open_untyped(Path(first), Reading(memory=inputs.memory // 4))
+        return open_untyped(Path(first), reading)
     if whole:
         return ogb.open_layout(Path(first), inputs.ogb_split)
     if inputs.ogb_split is not None:

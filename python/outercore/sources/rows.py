@@ -108,7 +108,7 @@ def open_rows(
     if suffix == ".npy":
         return _npy(spec, reading.fill)
     if suffix == ".npz":
-        return _filled(npz_rows(open_member(spec.path, spec.columns)), reading.fill)
+        return filled(npz_rows(open_member(spec.path, spec.columns)), reading.fill)
     files = states(spec.path)
     table = open_node_table(spec, reading)
     rows = table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
@@ -212,7 +212,7 @@ def table_rows(
 
     def chunks() -> Iterator[NDArray]:
         for rows in in_order():
-            rows = _without_gaps(rows, reading.fill)
+            rows = without_gaps(rows, reading.fill)
             yield rows[:, 0].copy() if width is None else rows
 
     return RowSource(
@@ -228,20 +228,21 @@ def table_rows(
     )
 
 
-def _without_gaps(rows: NDArray, fill: float | None) -> NDArray:
+def without_gaps(rows: NDArray, fill: float | None) -> NDArray:
+    """`rows` with `fill` for NaN."""
     if fill is None or rows.dtype.kind != "f":
         return rows
     return np.where(np.isnan(rows), np.array(fill, rows.dtype), rows)
 
 
-def _filled(source: RowSource, fill: float | None) -> RowSource:
+def filled(source: RowSource, fill: float | None) -> RowSource:
     """`source` with `fill` for NaN."""
     if fill is None or source.dtype.kind != "f":
         return source
 
     def chunks() -> Iterator[NDArray]:
         for rows in source.chunks():
-            yield _without_gaps(rows, fill)
+            yield without_gaps(rows, fill)
 
     return replace(source, chunks=chunks, path=None)
 
@@ -419,7 +420,7 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
 
     path = spec.path if in_order else None
     rows = RowSource(str(spec.path), dtype, width, count, chunks, path=path, files=files)
-    return _filled(rows, fill)
+    return filled(rows, fill)
 
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType
-from outercore.sources.graph import ImportOptions, NodeArray
+from outercore.sources.graph import ImportOptions
 from outercore.sources.graphbolt import (
     PLAIN,
-    Description,
     Part,
     edge_arrays,
     labels_and_splits,
@@ -36,14 +35,16 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
     where = f"`{description.path}`"
     for name in description.counts:
         require_type_name(where, name)
-    tables = [_edges(description, one, where) for one in description.edges]
+    tables = [_edges(one, where) for one in description.edges]
     reading = inputs.reading(options)
     from_task = [one for kind in description.counts for one in labels_and_splits(description, kind)]
     labelled = {one.of_type for one in from_task if one.role == "labels"}
-    arrays = [
-        *_node_arrays(description, inputs, options, labelled),
-        *from_task,
+    of_nodes = [
+        array
+        for kind in description.counts
+        for array in node_arrays(description, kind, reading, is_labelled=kind in labelled)
     ]
+    arrays = [*of_nodes, *from_task]
     of_types = sorted({str(one.of_type) for one in arrays if one.role in ("labels", "split")})
     if len(of_types) > 1:
         raise InvalidError(
@@ -64,38 +65,9 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
     )
 
 
-def _node_arrays(
-    description: Description,
-    inputs: TypedInputs,
-    options: ImportOptions,
-    labelled: set[str | None],
-) -> list[NodeArray]:
-    reading = inputs.reading(options)
-    for part in description.node_data:
-        if part.kind not in description.counts:
-            raise InvalidError(
-                f"`{description.path}`: features `{part.name}`: there is no node type "
-                f"`{part.kind}`\nhint: the node types are {', '.join(description.counts)}"
-            )
-    return [
-        array
-        for kind in description.counts
-        for array in node_arrays(description, kind, reading, is_labelled=kind in labelled)
-    ]
-
-
-def _edges(description: Description, part: Part, where: str) -> EdgeTable:
-    parts = part.kind.split(":")
-    if len(parts) != 3:
-        raise InvalidError(f"{where}: edge type `{part.kind}`: expected `source:relation:target`")
-    source, relation, target = parts
+def _edges(part: Part, where: str) -> EdgeTable:
+    source, relation, target = part.kind.split(":")
     require_type_name(where, relation)
-    for end in (source, target):
-        if end not in description.counts:
-            raise InvalidError(
-                f"{where}: edge type `{part.kind}`: there is no node type `{end}`\n"
-                f"hint: the node types are {', '.join(description.counts)}"
-            )
     edge_type = source, relation, target
     if part.format == "numpy":
         return array_of_edges(edge_type, part.path, "2,E")
