@@ -191,10 +191,11 @@ impl GraphImport {
     /// it was.
     ///
     /// # Errors
-    /// The edges are not finished.
+    /// `Invalid`: the edges are not finished, or the array is given twice.
     pub fn reuse(&mut self, spec: &ArraySpec, input: &str) -> Result<bool> {
         self.artifacts()?;
         let key = spec.key();
+        self.require_new(&key)?;
         let described = describe(spec);
         let known = self.records.get(&key);
         let Some(record) = known.filter(|r| r.input == input && r.spec == described) else {
@@ -218,13 +219,14 @@ impl GraphImport {
     /// A builder for an array of the data set; hand it to [`GraphImport::add`] when it is full.
     ///
     /// # Errors
-    /// As [`ArrayBuilder::create`].
+    /// `Invalid`: the data set has an array of this key. As [`ArrayBuilder::create`].
     pub fn builder(
         &mut self,
         spec: &ArraySpec,
         dtype: outercore_format::DType,
         row_shape: &[u64],
     ) -> Result<ArrayBuilder> {
+        self.require_new(&spec.key())?;
         let file = self.file_of(spec)?;
         ArrayBuilder::create(&*self.disk, &self.root, &file, spec.clone(), dtype, row_shape)
     }
@@ -320,6 +322,14 @@ impl GraphImport {
     fn artifacts(&self) -> Result<&EdgeArtifacts> {
         let missing = || Error::invalid("the edges are not finished: arrays follow them");
         self.artifacts.as_ref().ok_or_else(missing)
+    }
+
+    fn require_new(&self, key: &str) -> Result<()> {
+        if self.arrays.iter().any(|array| array.key == key) {
+            return Err(Error::invalid(format!("array `{key}` is given twice"))
+                .hint("call one of them otherwise, or leave it out"));
+        }
+        Ok(())
     }
 
     fn last_summary(&self) -> Result<ArraySummary> {

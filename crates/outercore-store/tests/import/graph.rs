@@ -110,6 +110,34 @@ fn one_import_writes_to_a_directory_and_others_are_refused() {
 }
 
 #[test]
+fn an_array_that_is_given_twice_is_refused() {
+    let directory = scratch();
+    let root = directory.path().join("graph");
+    let mut edges = options();
+    edges.num_nodes = Some(3);
+    let options = GraphImportOptions { edges, ..GraphImportOptions::default() };
+    let mut import = GraphImport::begin(Arc::new(RealDisk), &root, options, "test").unwrap();
+    import.edges().push(&[0, 1], &[1, 2]).unwrap();
+    import.finish_edges(&mut |_| Ok(())).unwrap();
+    let spec = ArraySpec::new(Target::Labels, 3);
+    assert!(!import.reuse(&spec, "labels").unwrap());
+    let mut builder = import.builder(&spec, DType::U8, &[]).unwrap();
+    builder.push_rows(&[0, 1, 2], 3).unwrap();
+    import.add(builder, "labels").unwrap();
+    let again = [
+        import.reuse(&spec, "labels").err(),
+        import.reuse(&spec, "others").err(),
+        import.builder(&spec, DType::U8, &[]).err(),
+    ];
+    for error in again {
+        let error = error.expect("nobody refused it").to_string();
+        assert!(error.contains("array `nodes/node/y` is given twice"), "{error}");
+    }
+    import.commit().unwrap();
+    assert_sound(&root);
+}
+
+#[test]
 fn arrays_follow_the_edges() {
     let directory = scratch();
     let root = directory.path().join("graph");
