@@ -38,5 +38,8 @@ def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArr
 def forget(values: NDArray[Any]) -> None:
     """Gives back the memory that a mapped array has come to take by being read."""
     mapping = getattr(values, "_mmap", None)
+    # What was written to a private copy is in memory only.
+    if getattr(values, "mode", None) == "c":
+        return
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)

@@ -139,7 +139,7 @@ def test_splits_name_keys(tmp_path: Path, outcome: Run) -> None:
     [
         ("movies.csv", "year:int", "year:integer", ["movies.csv", "`year:integer`", "known are"]),
         ("movies.csv", "1999", "MCM", ["movies.csv", "line 2", "`year:int`", "MCM"]),
-        ("movies.csv", "0.5;1.25", "0.5", ["`stars`: row 1 has 2 numbers", "have 1"]),
+        ("movies.csv", "0.5;1.25", "0.5", ["column `stars`: row 1: expected 1 values, found 2"]),
         ("movies.csv", "-3;4e2", "-3;x", ["`stars`", "x"]),
         ("people.csv", "lana,", "keanu,", ["people.csv", "key `keanu`", "another type"]),
         ("people.csv", "#carrie,", "keanu,", ["people.csv", "key `keanu`", "rows 0 and 1"]),

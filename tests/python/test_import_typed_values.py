@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ import outercore as oc
 from outercore import _core, _native
 from outercore.sources.graph import ImportOptions
 from outercore.sources.typed.graph import TypedInputs, import_typed
+from outercore.sources.typed.keys import NO_NODE, Column, Keys
 from typed_files import edges_by_type, write_table
 
 pytestmark = pytest.mark.skipif(
@@ -172,3 +175,21 @@ def test_edges_are_those_of_a_naive_join_and_values_arrive_unchanged(tables: Tab
         assert {path.name for path in directory.glob(".*")} == set()
     finally:
         shutil.rmtree(directory)
+
+
+def test_columns_of_keys_are_read_once(tmp_path: Path) -> None:
+    reads = list[str]()
+
+    def column(name: str, keys: list[str]) -> Column:
+        def texts() -> Iterator[Any]:
+            reads.append(name)
+            for key in keys:
+                yield pa.array([key], pa.large_string())
+
+        return Column("paper", name, texts)
+
+    use = column("use", ["c", "a", "a", "d"])
+    with Keys(tmp_path / "graph", [column("node", ["a", "b", "c"])], [use], "one") as keys:
+        keys.build(64 << 20, lambda *_: None)
+        assert keys.rows(0).tolist() == [2, 0, 0, NO_NODE]
+    assert reads == ["node", "use"]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.mapped import blocks
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
@@ -21,7 +22,6 @@ from outercore.sources.row_order import without_counting
 from outercore.sources.table import (
     FileSpec,
     Missing,
-    ParquetTable,
     Table,
     TextTable,
     exactly,
@@ -176,8 +176,8 @@ def table_rows(
     whole: tuple[int, ...] = ()
     # Whole numbers have no NaN for the nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
-    if width is None and isinstance(table, ParquetTable) and is_list(table, values[0]):
-        width, dtype, source = list_rows(spec, table, values[0], _CHUNK_BYTES)
+    if width is None and is_list(table, values[0]):
+        width, dtype, source = list_rows(table, values[0], _CHUNK_BYTES)
         if is_float and dtype.kind in "iub":
             source, dtype = _as_floats(spec, source), np.dtype(np.float64)
     else:
@@ -334,7 +334,7 @@ def described(table: Table) -> str:
 
 
 def from_array(name: str, array: NDArray) -> RowSource:
-    """Rows of an array in memory."""
+    """Rows of an array in memory, or mapped from a file."""
     if array.ndim not in (1, 2):
         raise InvalidError(f"{name}: expected [rows] or [rows, width], found {array.shape}")
     require_numbers(name, array.dtype)
@@ -342,8 +342,8 @@ def from_array(name: str, array: NDArray) -> RowSource:
     step = _rows_per_chunk(array.dtype, width)
 
     def chunks() -> Iterator[NDArray]:
-        for first in range(0, len(array), step):
-            yield np.ascontiguousarray(array[first : first + step])
+        for _, block in blocks(array, step):
+            yield np.ascontiguousarray(block)
 
     return RowSource(name, array.dtype, width, len(array), chunks)
 

@@ -43,6 +43,11 @@ class SplitChoice:
     archive: Path | None = None
     """A `.npz` of all splits."""
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the user gave any."""
+        return self != SplitChoice()
+
     @classmethod
     def parse(cls, texts: list[str]) -> SplitChoice:
         """Sorts out what was given.

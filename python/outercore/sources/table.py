@@ -284,6 +284,20 @@ class ParquetTable:
         """Nulls of a column; it is read for it."""
         return sum(column.null_count for (column,) in self.batches([name]))
 
+    def list_type(self, name: str) -> pa.DataType | None:
+        """As `ListTable.list_type`."""
+        kind = self.schema.field(name).type
+        is_list = (
+            pa.types.is_list(kind)
+            or pa.types.is_fixed_size_list(kind)
+            or pa.types.is_large_list(kind)
+        )
+        return kind.value_type if is_list else None
+
+    def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
+        """As `ListTable.lists`."""
+        yield from (column for (column,) in self.batches([name], rows))
+
     def batches(self, columns: list[str], rows: int = _BATCH) -> Iterator[list[Any]]:
         """The columns as Arrow arrays, batch by batch."""
         for path in self.files:

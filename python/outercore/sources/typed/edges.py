@@ -14,10 +14,10 @@ from outercore.edge_types import REVERSE, EdgeType, edge_type_key
 from outercore.errors import InvalidError
 from outercore.mapped import blocks
 from outercore.sources.graph import NodeArray
-from outercore.sources.rows import RowSource, common_type
+from outercore.sources.rows import RowSource, common_type, without_gaps
 from outercore.sources.typed.keys import EMPTY, NO_NODE, Column, Keys, column_of, readable, shown
 from outercore.sources.typed.tables import EdgeTable, NodeTable
-from outercore.sources.typed.times import TIME, is_time, time_values
+from outercore.sources.typed.times import TIME, has_gaps, is_time, time_values
 
 _ROWS = 1 << 17
 Dangling = Literal["refuse", "drop"]
@@ -139,35 +139,40 @@ class EdgesOfType:
                 importer.push_edges(*(both[::-1] if self.reverse else both))
         return Dropped(no_node, no_key)
 
-    def arrays(self, keys: Keys) -> tuple[list[NodeArray], list[str]]:
+    def arrays(self, keys: Keys, fill: float | None) -> tuple[list[NodeArray], list[str]]:
         """The columns of numbers besides the ends, and the names of those that are left out.
 
-        A reverse edge has the values of its edge: one without its time would show the future.
+        `fill` stands for missing numbers. Dates with gaps are left out, but for the times. A
+        reverse edge has the values of its edge: one without its time would show the future.
         """
         filled = self._filled()
         timed = filled[0].table.time
         arrays = []
         if timed is not None:
-            arrays.append(NodeArray("edge", TIME, self._column(timed, keys), self.key))
+            arrays.append(NodeArray("edge", TIME, self._column(timed, keys, None), self.key))
         shared = [
             name
             for name in filled[0].table.others
             if all(name in ends.table.others for ends in filled)
+            and not (name == TIME and timed is not None)
         ]
         named = {name for ends in self.ends for name in ends.table.others}
         numbers = [
             name
             for name in shared
             if all(ends.table.table.dtype(name) is not None for ends in filled)
+            and not any(has_gaps(ends.table.table, name) for ends in filled)
         ]
-        arrays += [NodeArray("edge", name, self._column(name, keys), self.key) for name in numbers]
+        arrays += [
+            NodeArray("edge", name, self._column(name, keys, fill), self.key) for name in numbers
+        ]
         return arrays, sorted(named - set(numbers))
 
     def _filled(self) -> list[Ends]:
         """The tables with rows, which say what columns hold; the first one where none has some."""
         return [ends for ends in self.ends if ends.table.table.rows] or [self.ends[0]]
 
-    def _column(self, name: str, keys: Keys) -> RowSource:
+    def _column(self, name: str, keys: Keys, fill: float | None) -> RowSource:
         filled = self._filled()
         is_chosen = name == filled[0].table.time
         times = {is_chosen or is_time(ends.table.table, name) for ends in filled}
@@ -190,7 +195,8 @@ class EdgesOfType:
                 for values in batches:
                     kept = ends.kept(keys, slice(first, first + len(values)))
                     first += len(values)
-                    yield np.ascontiguousarray(values if kept is None else values[kept])
+                    values = without_gaps(values if kept is None else values[kept], fill)
+                    yield np.ascontiguousarray(values)
 
         files = tuple(state for ends in self.ends for state in ends.table.files)
         return RowSource(

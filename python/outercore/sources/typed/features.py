@@ -17,9 +17,9 @@ from outercore.sources.rows import (
     table_rows,
 )
 from outercore.sources.sparse_rows import is_sparse, sparse_rows
-from outercore.sources.table import FileSpec, ParquetTable, Table, require_column
+from outercore.sources.table import FileSpec, Table, require_column
 from outercore.sources.typed.tables import NodeTable
-from outercore.sources.typed.times import TIME, is_time, time_values
+from outercore.sources.typed.times import TIME, has_gaps, is_time, time_values
 
 
 def open_features(
@@ -97,25 +97,36 @@ def arrays_of_table(
     names = [name for name in table.names if name not in {*nodes.key, *besides, time}]
     times = [name for name in names if is_time(table, name)]
     names = [name for name in names if name not in times]
-    lists = [name for name in names if isinstance(table, ParquetTable) and is_list(table, name)]
+    gaps = [name for name in times if has_gaps(table, name)]
+    lists = [name for name in names if is_list(table, name)]
     numbers = [name for name in names if name not in lists and table.dtype(name) is not None]
     features = lists if len(lists) == 1 else numbers
     arrays = (numbers if len(lists) == 1 else []) + (lists if len(lists) > 1 else [])
     if chosen is not None:
         features, arrays = chosen, []
     left_out = [name for name in names if name not in features + arrays]
-    named = [(name, name) for name in times if name != TIME or time is None]
+    # The chosen column is the array of this name.
+    is_second = time is not None and TIME in [*times, *arrays]
+    if is_second:
+        times, arrays = ([one for one in of if one != TIME] for of in (times, arrays))
+    named = [(name, name) for name in times if name not in gaps]
     named += [(TIME, time)] if time is not None else []
     found = [NodeArray("array", name, _times(table, at), nodes.node_type) for name, at in named]
     found += [
         NodeArray("array", name, _rows(nodes.spec, table, [name], reading), nodes.node_type)
         for name in arrays
     ]
+    _require_values(nodes.node_type, table, [*features, *arrays], reading)
     if features:
-        _require_values(nodes.node_type, table, [*features, *arrays], reading)
         rows = _rows(nodes.spec, table, features, reading)
         found.insert(0, NodeArray("features", "x", rows, nodes.node_type))
-    return found, _notes(nodes, features, left_out, is_chosen=chosen is not None)
+    notes = _notes(nodes, features, left_out, is_chosen=chosen is not None)
+    if gaps:
+        shown = ", ".join(f"`{name}`" for name in gaps)
+        notes.append(f"times of `{nodes.node_type}` with missing values are left out: {shown}")
+    if is_second:
+        notes.append(f"column `{TIME}` of `{nodes.node_type}` is left out: `{time}` is its time")
+    return found, notes
 
 
 def _require_values(node_type: str, table: Table, names: list[str], reading: Reading) -> None:

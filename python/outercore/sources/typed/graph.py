@@ -51,6 +51,8 @@ class TypedInputs:
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
     """What stands for missing features; with `ImportOptions.allow_nan` they may stay missing."""
+    ogb_split: str | None = None
+    """The folder of the splits in a directory of OGB."""
     is_in_order: bool = False
     """Whether rows are nodes in their order, whatever columns of ids say."""
 
@@ -78,6 +80,8 @@ class TypedSource:
     notes: list[str]
     inputs: list[str]
     """What the user named, for the provenance."""
+    fill: float | None = None
+    """What stands for missing values of edges; those of nodes are filled when they are read."""
     find_edges: Callable[[Keys], list[EdgesOfType]] | None = None
     """Finds the edge types where only the keys tell them."""
 
@@ -116,7 +120,6 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     ]
     of_edges = [(one.table, name) for one in tables for name in one.others]
     require_one_clock([*of_nodes, *of_edges])
-    require_one_kind(of_nodes, of_edges)
     besides = {}
     if inputs.label is not None and "=" not in inputs.label:
         besides = dict([label_column(inputs.label, nodes)])
@@ -144,6 +147,7 @@ def typed_source(
     Errors: as `open_typed`.
     """
     reading = inputs.reading(options)
+    require_kinds(nodes, tables)
     edges, uses = edges_of_types(tables, nodes, add_reverse=inputs.add_reverse)
     labels = []
     if inputs.label is not None:
@@ -180,7 +184,16 @@ def typed_source(
         identity,
         list(dict.fromkeys([*from_files, *notes, *more])),
         named,
+        inputs.fill,
     )
+
+
+def require_kinds(nodes: dict[str, NodeTable], tables: list[EdgeTable]) -> None:
+    """Errors: as `require_one_kind`, for all columns that may become arrays of one name."""
+    of_nodes = [
+        (one.table, name) for one in nodes.values() if one.table for name in one.table.names
+    ]
+    require_one_kind(of_nodes, [(one.table, name) for one in tables for name in one.others])
 
 
 def _splits(
@@ -193,7 +206,7 @@ def _splits(
 ) -> tuple[Splits | list[NodeArray], list[str]]:
     """The splits, and how nodes are divided where none are given."""
     choice = inputs.splits
-    if not choice.single and choice.archive is None:
+    if not choice.is_given:
         if not labels:
             return [], []
         shares = ", ".join(f"{share:.0%} {name}" for name, share in SHARES)
@@ -266,7 +279,7 @@ def write_typed(
             for array in [*source.arrays, *by_keys]:
                 feed_array(importer, array, options, progress)
             for edges in source.edges:
-                arrays, left_out = edges.arrays(keys)
+                arrays, left_out = edges.arrays(keys, source.fill)
                 for array in arrays:
                     feed_array(importer, array, options, progress)
                 if left_out and not edges.reverse:

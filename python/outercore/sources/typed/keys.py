@@ -101,7 +101,8 @@ class Keys:
     `nodes` are the columns that define the keys of their types, one for each type that has some;
     `uses` refer to them.
 
-    Cost: each column is read once; 16 bytes a key and use on disk, besides the keys themselves.
+    Cost: each column is read once, and once more where an import is resumed; 16 bytes a key and use
+    on disk, besides the keys themselves.
     """
 
     def __init__(self, out: Path, nodes: list[Column], uses: list[Column], identity: str) -> None:
@@ -111,6 +112,7 @@ class Keys:
         self._identity = identity
         self._is_ours = False
         self._rows: list[NDArray[np.int64]] = []
+        self._counts: list[int] = []
 
     def __enter__(self) -> Keys:
         return self
@@ -144,6 +146,7 @@ class Keys:
                         names = _named(column, texts, row)
                         importer.push("train", names, _one_name(len(texts)), names, None)
                         row += len(texts)
+                    self._counts.append(row)
                 # Tables may all be empty, and a dictionary may not.
                 none = names_of(pa.array([_SEPARATOR], pa.large_string()))
                 importer.push("train", none, _one_name(1), none, None)
@@ -174,9 +177,11 @@ class Keys:
         ids = mapped(self._place, names.arrays["triples/train"])[:, 0]
         row_of = self._scratch("row_of", int(names.num_nodes))
         row_of[:] = NO_NODE
+        counts = self._counts or [
+            sum(len(texts) for texts in column.texts()) for column in self._columns
+        ]
         first = 0
-        for number, column in enumerate(self._columns):
-            count = sum(len(texts) for texts in column.texts())
+        for number, (column, count) in enumerate(zip(self._columns, counts, strict=True)):
             own = ids[first : first + count]
             first += count
             if number < self._nodes:

@@ -33,9 +33,8 @@ def source_of_arrays(
     """
     nodes = {name: NodeTable(name, None, None, (), count) for name, count in sorted(counts.items())}
     is_labelled = inputs.label is not None
-    is_split = bool(inputs.splits.single) or inputs.splits.archive is not None
     labels = [one for one in arrays if one.role == "labels"]
-    if is_split and not is_labelled and labels:
+    if inputs.splits.is_given and not is_labelled and labels:
         raise InvalidError(
             "--split: expected `--label TYPE=FILE` with it\n"
             f"hint: the labels of the directory are `{labels[0].rows.name}`"
@@ -44,7 +43,7 @@ def source_of_arrays(
         one
         for one in arrays
         if not (one.role == "labels" and is_labelled)
-        and not (one.role == "split" and (is_labelled or is_split))
+        and not (one.role == "split" and (is_labelled or inputs.splits.is_given))
     ]
     source = typed_source(inputs, options, nodes, tables, (left, notes), [str(root)])
     for edges in source.edges:

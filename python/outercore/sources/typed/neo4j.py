@@ -14,7 +14,13 @@ from outercore.mapped import blocks
 from outercore.sources.graph import ImportOptions
 from outercore.sources.table import FileSpec
 from outercore.sources.typed.edges import EdgesOfType, Ends, with_reverse
-from outercore.sources.typed.graph import TypedInputs, TypedSource, typed_source
+from outercore.sources.typed.features import arrays_of_table
+from outercore.sources.typed.graph import (
+    TypedInputs,
+    TypedSource,
+    require_kinds,
+    typed_source,
+)
 from outercore.sources.typed.keys import Column, Keys, column_of
 from outercore.sources.typed.labels import label_column
 from outercore.sources.typed.neo4j_files import ExportFile, open_files
@@ -22,7 +28,6 @@ from outercore.sources.typed.neo4j_header import Role
 from outercore.sources.typed.selection import Part, Selection
 from outercore.sources.typed.tables import EdgeTable, NodeTable, require_type_name
 from outercore.sources.typed.times import require_one_clock
-from outercore.sources.typed.vectors import arrays_with_vectors
 
 _ROWS = 1 << 20
 
@@ -51,7 +56,8 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         inputs = replace(inputs, text=replace(inputs.text, comment=""))
     inputs = replace(inputs, is_in_order=True)
     files, notes = open_files(folder, inputs.text)
-    nodes = _node_types([one for one in files if one.header.is_nodes])
+    nodes, left_out = _node_types([one for one in files if one.header.is_nodes])
+    notes += left_out
     relations = [
         relation
         for one in files
@@ -63,15 +69,14 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         *(one.table.table for one in relations),
     ]
     require_one_clock((table, name) for table in tables for name in table.names)
+    require_kinds(nodes, [one.table for one in relations])
     label = {}
     if inputs.label is not None and "=" not in inputs.label:
         label = dict([label_column(inputs.label, nodes)])
     arrays = []
     for node_type, one in nodes.items():
-        vectors = _vectors(files, node_type, one)
-        found, more = arrays_with_vectors(
-            one, vectors, label.get(node_type), inputs.reading(options)
-        )
+        besides = {label[node_type]} if node_type in label else set()
+        found, more = arrays_of_table(one, besides, inputs.reading(options))
         arrays += found
         notes += more
     description = " ".join(str(state) for one in files for state in one.files)
@@ -85,8 +90,9 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
     )
 
 
-def _node_types(files: list[ExportFile]) -> dict[str, NodeTable]:
-    """The node types, with the numbers of their nodes among all that share their keys.
+def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str]]:
+    """The node types, with the numbers of their nodes among all that share their keys; and notes
+    about properties that not all files of a type have.
 
     Errors: `InvalidError` for a type in two spaces.
     """
@@ -94,10 +100,10 @@ def _node_types(files: list[ExportFile]) -> dict[str, NodeTable]:
         raise InvalidError("expected a file with a field `:ID`, found relationships only")
     parts: dict[str, list[tuple[ExportFile, Part]]] = {}
     for one in files:
-        for name, part in one.by_value("label"):
+        for name, part in one.by_value:
             require_type_name(f"`{one.path}`: label", name)
             parts.setdefault(name, []).append((one, part))
-    found, firsts = dict[str, NodeTable](), dict[str, int]()
+    found, firsts, notes = dict[str, NodeTable](), dict[str, int](), list[str]()
     for name, own in sorted(parts.items()):
         spaces = {one.header.space_of("key") for one, _ in own}
         if len(spaces) > 1:
@@ -110,7 +116,13 @@ def _node_types(files: list[ExportFile]) -> dict[str, NodeTable]:
         states = tuple(state for one, _ in own for state in one.files)
         spec = FileSpec(own[0][0].path, ())
         found[name] = NodeTable(name, spec, table, keys, count, states, space, first)
-    return found
+        properties = {field.name for one, _ in own for field in one.header.properties}
+        if left := sorted(properties - set(table.names)):
+            listed = ", ".join(f"`{one}`" for one in left)
+            notes.append(
+                f"properties of `{name}` that some of its files lack are left out: {listed}"
+            )
+    return found, notes
 
 
 def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Selection:
@@ -121,7 +133,7 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
     file = own[0][0]
     types = dict.fromkeys((name for key in keys for name in file.columns_of(key)), None)
     shared: dict[str, np.dtype | None] = dict(types)
-    times = set()
+    times, vectors = set(), {}
     for field in file.header.properties:
         same = [
             other for one, _ in own for other in one.header.properties if other.name == field.name
@@ -134,19 +146,9 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
         shared[field.name] = field.dtype if field.role == "number" else None
         if field.role == "time":
             times.add(field.name)
-    return Selection(tuple(part for _, part in own), shared, frozenset(times))
-
-
-def _vectors(files: list[ExportFile], node_type: str, nodes: NodeTable) -> dict[str, np.dtype]:
-    """The properties that hold arrays of numbers."""
-    assert nodes.table is not None
-    return {
-        field.name: field.dtype
-        for one in files
-        if one.header.is_nodes and node_type in [name for name, _ in one.by_value("label")]
-        for field in one.header.properties
-        if field.role == "numbers" and field.dtype is not None and field.name in nodes.table.names
-    }
+        if field.role == "numbers" and field.dtype is not None:
+            vectors[field.name] = field.dtype
+    return Selection(tuple(part for _, part in own), shared, frozenset(times), vectors)
 
 
 def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
@@ -173,7 +175,7 @@ def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
         ends.append(types)
     source, target = (file.columns_of(role) for role in roles)
     found = []
-    for name, part in file.by_value("type"):
+    for name, part in file.by_value:
         require_type_name(f"`{file.path}`: relationship type", name)
         table = _selection([(file, part)], roles)
         others = tuple(field.name for field in file.header.properties)

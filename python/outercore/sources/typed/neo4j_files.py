@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import pyarrow.compute as pc
 
 from outercore.errors import InvalidError, OutercoreError
+from outercore.sources.packed import lines
 from outercore.sources.table import TextTable, natural
 from outercore.sources.text import TextFile, TextOptions, suffix_of
 from outercore.sources.typed.neo4j_header import Header, Role, is_header, read_header
@@ -19,6 +20,7 @@ from outercore.sources.unchanged import FileState, states
 
 _TEXTS = (".csv", ".tsv", ".txt")
 _KEYS: dict[Role, str] = {"key": ":ID", "source": ":START_ID", "target": ":END_ID"}
+_KEY = re.compile(r":(ID|START_ID|END_ID)\b")
 _HEADER_FILE = re.compile(r"(.+?)[-_.]?header", re.IGNORECASE)
 
 
@@ -41,19 +43,10 @@ class ExportFile:
         count = len(self.header.of(role))
         return tuple(name if place == 0 else f"{name} {place + 1}" for place in range(count))
 
-    def by_value(self, role: Role) -> list[tuple[str, Part]]:
+    @property
+    def by_value(self) -> Iterator[tuple[str, Part]]:
         """The rows by their label or type; all by the name of the file where no field has it."""
-        return self._labels if role == "label" else self._types
-
-    @cached_property
-    def _labels(self) -> list[tuple[str, Part]]:
-        return list(self._by_value("label"))
-
-    @cached_property
-    def _types(self) -> list[tuple[str, Part]]:
-        return list(self._by_value("type"))
-
-    def _by_value(self, role: Role) -> Iterator[tuple[str, Part]]:
+        role: Role = "label" if self.header.is_nodes else "type"
         names = self.table.names
         columns = {
             name: names[field.column]
@@ -63,29 +56,47 @@ class ExportFile:
         columns |= {field.name: names[field.column] for field in self.header.properties}
         own_name = _stem(self.header.path)
         if not self.header.of(role):
-            yield own_name, Part(self.table, columns)
+            yield own_name, Part(self.table, columns, self.table.rows)
             return
         column = names[self.header.of(role)[0].column]
-        values = set[str]()
+        rows = Counter[str]()
         for (texts,) in self.table.texts([column]):
-            values |= set(pc.unique(first_word(texts)).to_pylist())
-        for value in sorted(values):
-            chosen = (column, value) if len(values) > 1 else None
-            yield value or own_name, Part(self.table, columns, chosen)
+            for one in pc.value_counts(first_word(texts)).to_pylist():
+                rows[one["values"]] += one["counts"]
+        for value in sorted(rows):
+            chosen = (column, value) if len(rows) > 1 else None
+            yield value or own_name, Part(self.table, columns, rows[value], chosen)
 
 
 def is_neo4j(folder: Path) -> bool:
     """Whether a folder has a text file whose first line is a header of Neo4j."""
-    return any(is_header(_first_fields(path)) for path in _text_files(folder))
+
+    def has_header(path: Path) -> bool:
+        try:
+            return is_header(_first_fields(path))
+        except OutercoreError:
+            return False
+
+    return any(has_header(path) for path in _text_files(folder))
 
 
 def open_files(folder: Path, options: TextOptions) -> tuple[list[ExportFile], list[str]]:
     """The files with a header of their own, or one in a file beside them; and notes.
 
-    Errors: `InvalidError` for a header that does not fit.
+    Errors: `InvalidError` for a header that does not fit; what is wrong with a file that may have
+    one.
     """
     texts = _text_files(folder)
-    headers = {path: fields for path in texts if is_header(fields := _first_fields(path))}
+    headers = {}
+    for path in texts:
+        try:
+            fields = _first_fields(path)
+        except OutercoreError:
+            if _may_have_header(path):
+                raise
+            continue
+        if is_header(fields):
+            headers[path] = fields
     rest = [path for path in texts if path not in headers]
     found = []
     for path, fields in headers.items():
@@ -122,11 +133,20 @@ def _text_files(folder: Path) -> list[Path]:
 
 
 def _first_fields(path: Path) -> list[str]:
-    """The fields of the first line; none where the file is no table."""
+    """The fields of the first line.
+
+    Errors: as `TextFile.detect`, for a file that is no table.
+    """
+    return TextFile.detect(path, "table", TextOptions(comment=""), by_name=True).names or []
+
+
+def _may_have_header(path: Path) -> bool:
+    """Whether a file that is no table may be part of the export all the same."""
     try:
-        return TextFile.detect(path, "table", TextOptions(comment=""), by_name=True).names or []
+        return _KEY.search(next(lines(path), "")) is not None
     except OutercoreError:
-        return []
+        # Only a text for people is sure to be none.
+        return suffix_of(path) != ".txt"
 
 
 def _stem(path: Path) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from outercore.errors import InvalidError
 from outercore.sources.table import Missing, TextTable
 from outercore.sources.text import TextFile
 from outercore.sources.typed.times import Clock, clock_of, time_values
@@ -33,15 +33,10 @@ class Part:
     table: TextTable
     columns: dict[str, str]
     """The column of the file that has each column of the whole."""
+    rows: int
+    """The number of rows that count."""
     chosen: tuple[str, str] | None = None
     """A column, and what its field starts with in the rows that count; `None`: all rows count."""
-
-    @cached_property
-    def rows(self) -> int:
-        """The number of rows that count; the file is read for it."""
-        if self.chosen is None:
-            return self.table.rows
-        return sum(int(np.count_nonzero(mask)) for mask in self._masks())
 
     def _masks(self) -> Iterator[NDArray[np.bool_]]:
         assert self.chosen is not None
@@ -58,9 +53,8 @@ class Part:
         if self.chosen is None:
             yield from batches
             return
-        masks = _Cut(self._masks())
-        for batch in batches:
-            yield batch[masks.next(len(batch))]
+        for batch, mask in zip(batches, self._masks(), strict=True):
+            yield batch[mask]
 
     def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
         """As `Table.texts`."""
@@ -68,25 +62,8 @@ class Part:
         if self.chosen is None:
             yield from batches
             return
-        masks = _Cut(self._masks())
-        for batch in batches:
-            mask = pa.array(masks.next(len(batch[0])))
-            yield [column.filter(mask) for column in batch]
-
-
-class _Cut:
-    """Batches that are cut as others are."""
-
-    def __init__(self, batches: Iterator[NDArray[np.bool_]]) -> None:
-        self._batches = batches
-        self._left = np.empty(0, np.bool_)
-
-    def next(self, rows: int) -> NDArray[np.bool_]:
-        """The next rows."""
-        while len(self._left) < rows:
-            self._left = np.concatenate([self._left, next(self._batches)])
-        found, self._left = self._left[:rows], self._left[rows:]
-        return found
+        for batch, mask in zip(batches, self._masks(), strict=True):
+            yield [column.filter(pa.array(mask)) for column in batch]
 
 
 def first_word(texts: pa.Array) -> pa.Array:
@@ -103,6 +80,8 @@ class Selection:
     """Columns, and the type of those that hold numbers."""
     times: frozenset[str] = frozenset()
     """Those that hold dates and times, as text."""
+    vectors: dict[str, np.dtype] = field(default_factory=dict)
+    """Those that hold lists of numbers such as `0.5;1.25`, as text, and the type of the numbers."""
 
     @property
     def file(self) -> TextFile:
@@ -140,8 +119,14 @@ class Selection:
         return "text" if self.types[name] is None else str(self.types[name])
 
     def missing(self, name: str) -> int:
-        """Rows without a number in a column; it is read for it."""
+        """Rows without a number, a time or a list in a column; it is read for it."""
+        if name in self.times or name in self.vectors:
+            empty = (pc.equal(texts, "") for (texts,) in self.texts([name]))
+            return sum(pc.sum(rows).as_py() or 0 for rows in empty)
         if self.types[name] is None:
+            return 0
+        # As floats, numbers beyond 2^53 would be refused: they are read so only where one has to.
+        if not any(part.table.missing(part.columns[name]) for part in self.parts):
             return 0
         return sum(
             int(np.count_nonzero(np.isnan(rows)))
@@ -159,6 +144,32 @@ class Selection:
             return
         for part in self.parts:
             yield from part.numbers(columns, dtype, missing)
+
+    def list_type(self, name: str) -> pa.DataType | None:
+        """As `ListTable.list_type`."""
+        dtype = self.vectors.get(name)
+        return None if dtype is None else pa.from_numpy_dtype(dtype)
+
+    def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
+        """As `ListTable.lists`; there is none in an empty field.
+
+        Errors: `InvalidError` for text that is no list of numbers of the type.
+        """
+        kind, row = self.list_type(name), 0
+        nothing = pa.scalar(None, pa.large_string())
+        for (whole,) in self.texts([name]):
+            for first in range(0, len(whole), rows):
+                texts = whole.slice(first, rows)
+                lists = pc.split_pattern(pc.if_else(pc.equal(texts, ""), nothing, texts), ";")
+                try:
+                    values = pc.cast(pc.utf8_trim_whitespace(lists.flatten()), kind)
+                except pa.ArrowInvalid as error:
+                    raise InvalidError(
+                        f"`{self.path}`: column `{name}`: rows {row} to {row + len(texts) - 1}: "
+                        f"{error}"
+                    ) from None
+                yield pa.LargeListArray.from_arrays(lists.offsets, values, mask=lists.is_null())
+                row += len(texts)
 
     def _as_text(self) -> Selection:
         """The same columns, with times as the texts that they are."""

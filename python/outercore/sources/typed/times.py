@@ -38,6 +38,11 @@ def is_time(table: Table, name: str) -> bool:
     return _KIND.fullmatch(table.kind(name)) is not None
 
 
+def has_gaps(table: Table, name: str) -> bool:
+    """Whether a column holds points in time but for some rows, and is not the array `time`."""
+    return name != TIME and is_time(table, name) and table.missing(name) > 0
+
+
 def clock_of(table: Table, name: str) -> Clock:
     """What the times of a column count from; of a text its first value tells.
 
@@ -72,11 +77,14 @@ def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
     Errors: `InvalidError` with the row of a missing time, of one that is no time, and of one
     between two microseconds or beyond int64.
     """
-    first = 0
-    if is_time(table, name) or table.kind(name) != "text":
+    first, kind = 0, table.kind(name)
+    found = _KIND.fullmatch(kind)
+    if found is not None or kind != "text":
         for rows in table.numbers([name], np.dtype(np.int64), "nan"):
             values = np.ascontiguousarray(rows[:, 0])
-            yield _in_microseconds(table, name, values, first) if is_time(table, name) else values
+            if found is not None:
+                values = _in_microseconds(table, name, values, found[2], first)
+            yield values
             first += len(rows)
         return
     has_zone = clock_of(table, name) == "zone"
@@ -121,15 +129,13 @@ def _is(text: pa.Scalar, kind: pa.DataType) -> bool:
 
 
 def _in_microseconds(
-    table: Table, name: str, values: NDArray[np.int64], first: int
+    table: Table, name: str, values: NDArray[np.int64], unit: str, first: int
 ) -> NDArray[np.int64]:
     """Times of a column in microseconds since 1970, whatever unit the file has.
 
     Errors: `InvalidError` with the row of a time between two microseconds, or beyond int64.
     """
-    found = _KIND.fullmatch(table.kind(name))
-    assert found is not None
-    factor = _MICROSECONDS[found[2]]
+    factor = _MICROSECONDS[unit]
     if factor < 1:
         wrong = values % factor.denominator != 0
         scaled = values // factor.denominator
@@ -141,7 +147,7 @@ def _in_microseconds(
         row = int(np.flatnonzero(wrong)[0])
         raise InvalidError(
             f"`{table.path}`: column `{name}`: row {first + row}: time {int(values[row])} "
-            f"{found[2]} is no whole number of microseconds\n"
+            f"{unit} is no whole number of microseconds\n"
             "hint: round the column before, or store it as whole numbers of a unit of your own"
         )
     return scaled
