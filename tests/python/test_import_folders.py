@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
+from outercore.sources.rows import from_array
 from outercore.sources.torch_file import read_torch
 from typed_files import edges_by_type
 
@@ -92,7 +94,9 @@ def test_mag240m_arrives(tmp_path: Path, outcome: Run) -> None:
     assert graph.split("valid").tolist() == list(range(20, 30))
     assert graph.split("test").tolist() == list(range(30, 40))
     assert graph.split("test-dev").tolist() == [45, 41]
-    reverse = import_folder(outcome, "mag", "--add-reverse")
+    # What stands for missing features is no label.
+    reverse = import_folder(outcome, "mag", "--add-reverse", "--fill", "0")
+    np.testing.assert_array_equal(reverse.array("nodes/paper/y"), y)
     both = drawn()
     for (source, relation, target), ends in drawn().items():
         both[target, f"rev_{relation}", source] = ends[::-1]
@@ -121,8 +125,11 @@ def test_igbh_arrives(tmp_path: Path, outcome: Run, has_header: bool) -> None:
             expected[name].tofile(path)
     labels = save(root / "processed/paper/node_label_19.npy", np.arange(50) % 19, "float32")
     more = save(root / "processed/paper/node_label_2K.npy", np.arange(50) % 29, "float32")
-    if not has_header:
-        labels.tofile(root / "processed/paper/node_label_19.npy")
+    # The first ten have none.
+    more[:10] = np.nan
+    for name, kept in (("19", labels), ("2K", more)):
+        path = root / f"processed/paper/node_label_{name}.npy"
+        np.save(path, kept) if has_header else kept.tofile(path)
     for one, both in drawn().items():
         save(root / "processed" / "__".join(one) / "edge_index.npy", both.T)
     graph = import_folder(outcome, "igb")
@@ -133,8 +140,11 @@ def test_igbh_arrives(tmp_path: Path, outcome: Run, has_header: bool) -> None:
     np.testing.assert_array_equal(graph.array("nodes/paper/y"), labels)
     splits = [graph.split(name).tolist() for name in ("train", "valid", "test")]
     assert splits == [list(range(30)), list(range(30, 40)), list(range(40, 50))]
-    other = import_folder(outcome, "igb", "--label", "paper=igb/processed/paper/node_label_2K.npy")
-    np.testing.assert_array_equal(other.array("nodes/paper/y"), more)
+    chosen = "paper=igb/processed/paper/node_label_2K.npy"
+    other = import_folder(outcome, "igb", "--label", chosen, "--fill", "0")
+    np.testing.assert_array_equal(other.array("nodes/paper/y"), np.where(more >= 0, more, -1))
+    splits = [other.split(name).tolist() for name in ("train", "valid", "test")]
+    assert splits == [list(range(10, 34)), list(range(34, 42)), list(range(42, 50))]
 
 
 GRAPHBOLT = """
@@ -397,8 +407,37 @@ def test_arrays_and_tensors_of_a_torch_file_are_those_of_torch(tmp_path: Path, k
         expected = np.asarray(given[name])
         assert found[name].dtype == expected.dtype
         np.testing.assert_array_equal(found[name], expected, name)
+        is_tensor = name in ("tensor", "turned", "part")
+        assert isinstance(found[name], np.memmap) == is_tensor, name
     assert found["number"] == values[1, 1]
     assert found["list"] == given["list"]
+
+
+def test_rows_written_to_a_private_copy_of_a_file_stay(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(10))
+    values = np.load(tmp_path / "x.npy", mmap_mode="c")
+    values[3] = 7
+    for _ in range(2):
+        assert np.concatenate([*from_array("x", values).chunks()]).tolist() == values.tolist()
+    assert values[3] == 7
+
+
+def test_a_torch_file_with_packed_or_missing_numbers_is_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save(torch.arange(1000), tmp_path / "file.pt")
+    for name, packing, numbers, expected in (
+        ("packed.pt", zipfile.ZIP_DEFLATED, slice(None), "a packed tensor"),
+        ("short.pt", zipfile.ZIP_STORED, slice(100), "a tensor beyond its numbers"),
+    ):
+        with (
+            zipfile.ZipFile(tmp_path / "file.pt") as old,
+            zipfile.ZipFile(tmp_path / name, "w", packing) as new,
+        ):
+            for one in old.namelist():
+                data = old.read(one)
+                new.writestr(one, data[numbers] if "/data/" in one else data)
+        with pytest.raises(oc.InvalidError, match=f"{name}`: holds {expected}"):
+            read_torch(tmp_path / name)
 
 
 def test_parts_that_are_missing_are_named(tmp_path: Path, outcome: Run) -> None:

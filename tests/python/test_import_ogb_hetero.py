@@ -125,6 +125,22 @@ def test_what_does_not_fit_is_named(
     assert expected in told
 
 
+def test_labels_and_splits_that_are_given_replace_its_own(tmp_path: Path, outcome: Run) -> None:
+    year = {"raw/node-feat/paper/node_year.csv.gz": "2015\nNA\n2019\n2010\n"}
+    root = write(tmp_path / "mag", **year)
+    np.save(tmp_path / "y.npy", [0, 1, 2, 3])
+    np.save(tmp_path / "train.npy", [3, 1])
+    how = ("--label", f"paper={tmp_path}/y.npy", "--split", f"train={tmp_path}/train.npy")
+    out = ("--fill", "7", "--out", tmp_path / "graph")
+    code, _, told = outcome("import", root, *how, *out)
+    assert code == 0, told
+    graph = oc.open(tmp_path / "graph")
+    assert graph.array("nodes/paper/y").tolist() == [0, 1, 2, 3]
+    assert graph.array("nodes/paper/year").tolist() == [2015, 7, 2019, 2010]
+    assert graph.splits == ["train"]
+    assert graph.split("train").tolist() == [3, 1]
+
+
 def test_options_of_other_formats_are_refused(tmp_path: Path, outcome: Run) -> None:
     root = write(tmp_path / "mag")
     for option in (["--undirected"], ["--features", "x.npy"], ["--format", "text"]):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from typed_files import write_table
+from typed_files import edges_by_type, write_table
 
 Run = Any
 LARGE = 2**53 + 1
@@ -199,3 +199,22 @@ def test_dates_beside_whole_numbers_of_one_name_are_refused(tmp_path: Path, outc
     )
     told = refused(outcome, "export")
     assert "column `at` holds whole numbers" in told
+
+
+@pytest.mark.parametrize("key", ["", ":id"])
+def test_edges_may_be_an_array(tmp_path: Path, outcome: Run, key: str) -> None:
+    write_table(tmp_path / "papers.csv", {"id": [2, 0, 1], "x": [5, 6, 7]})
+    ends = np.array([[0, 1, 2, 2], [1, 1, 0, 1]])
+    np.save(tmp_path / "cites.npy", ends.T)
+    np.savez(tmp_path / "cites.npz", ends)
+    nodes = f"paper=papers.csv{key}" if key else "paper=3"
+    rows = {2: 0, 0: 1, 1: 2} if key else {one: one for one in range(3)}
+    how = ("--nodes", nodes, "--edges")
+    graph, _ = imported(outcome, *how, "paper,cites,paper=cites.npy")
+    expected = [(row, rows[come], rows[to]) for row, (come, to) in enumerate(ends.T.tolist())]
+    assert edges_by_type(graph) == {"paper__cites__paper": expected}
+    told = refused(outcome, *how, "paper,cites,paper=cites.npz")
+    assert "expected edges in text, Parquet or `.npy`" in told
+    np.save(tmp_path / "cites.npy", ends[:, :2])
+    told = refused(outcome, *how, "paper,cites,paper=cites.npy")
+    assert "shape (2, 2) may be [2, edges] or [edges, 2]" in told

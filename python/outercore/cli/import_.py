@@ -27,7 +27,6 @@ from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
 from outercore.sources.typed.folders import Folder, folder_of
 from outercore.sources.typed.graph import TypedInputs, import_typed, write_typed
-from outercore.sources.typed.ogb import open_hetero_layout
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
@@ -44,8 +43,6 @@ _OF_FOLDERS = (
     *("fill", "task", "feature_dtype", "in_place"),
 )
 """Options of a folder of several types."""
-_OF_HETERO = ("edges", "ogb_split", "add_reverse", "task", "feature_dtype")
-"""Options of a heterogeneous data set of OGB."""
 _OF_ALL = ("out", "separator", "header", "comment", "duplicates", "memory", "overwrite", "json")
 """Options of triples and of any other graph."""
 
@@ -227,10 +224,8 @@ def import_(context: typer.Context, given: _Options) -> None:
         )
     elif given.triples:
         _import_facts(context, given)
-    elif len(given.edges) == 1 and (found := folder_of(Path(given.edges[0]))) is not None:
+    elif len(given.edges) == 1 and (found := _folder(given.edges[0])) is not None:
         _import_folder(context, given, found)
-    elif len(given.edges) == 1 and (root := hetero_directory(given.edges[0])) is not None:
-        _import_hetero(context, given, root)
     else:
         _import_edges(context, given)
 
@@ -238,12 +233,7 @@ def import_(context: typer.Context, given: _Options) -> None:
 def _import_facts(context: typer.Context, given: _Options) -> None:
     """A knowledge graph."""
     known = ("triples", *_OF_TRIPLES, *_OF_ALL)
-    defaults = {one.name: one.default for one in context.command.params}
-
-    def is_changed(name: str) -> bool:
-        return name not in known and context.params[name] != defaults[name]
-
-    _refuse(context, is_changed, "does not go with `--triples`")
+    _refuse(context, lambda name: name not in known, "does not go with `--triples`")
     how = replace(
         given.facts,
         header=given.text.header,
@@ -270,13 +260,8 @@ def _import_facts(context: typer.Context, given: _Options) -> None:
 
 def _import_types(context: typer.Context, given: _Options) -> None:
     """A graph of several types of nodes and edges."""
-    defaults = {one.name: one.default for one in context.command.params}
-    known = {*_OF_TYPED, *(name for name in _OF_ALL)}
-
-    def is_changed(name: str) -> bool:
-        return name not in known and context.params[name] != defaults[name]
-
-    _refuse(context, is_changed, "does not go with `--edges`")
+    known = {*_OF_TYPED, *_OF_ALL}
+    _refuse(context, lambda name: name not in known, "does not go with `--edges`")
     inputs = _typed_inputs(given)
     how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
     with console.bars(quiet=given.json) as progress:
@@ -284,26 +269,14 @@ def _import_types(context: typer.Context, given: _Options) -> None:
     _show_types(given, found)
 
 
-def _import_hetero(context: typer.Context, given: _Options, root: Path) -> None:
-    """A directory of OGB with several types."""
-    defaults = {one.name: one.default for one in context.command.params}
-    known = {*_OF_HETERO, *_OF_ALL} - {"separator", "header", "comment"}
-
-    def is_changed(name: str) -> bool:
-        return name not in known and context.params[name] != defaults[name]
-
-    _refuse(context, is_changed, "does not go with a heterogeneous data set of OGB")
-    how = replace(given.how, command=options.command_line())
-    memory = parse_size(how.memory) // 4
-    source = open_hetero_layout(root, given.ogb_split, add_reverse=given.add_reverse, memory=memory)
-    with console.bars(quiet=given.json) as progress:
-        found = write_typed(source, given.out, how, progress, console.note)
-    _show_types(given, found)
+def _folder(text: str) -> Folder | None:
+    """The folder of several types that `text` names."""
+    return folder_of(hetero_directory(text) or Path(text))
 
 
 def _import_folder(context: typer.Context, given: _Options, found: Folder) -> None:
     """A folder that describes a graph of several types."""
-    known = {*_OF_FOLDERS, *_OF_ALL}
+    known = {*_OF_FOLDERS, *_OF_ALL, *found.options}
     _refuse(context, lambda name: name not in known, f"does not go with {found.what}")
     inputs = _typed_inputs(given)
     how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
@@ -326,6 +299,7 @@ def _typed_inputs(given: _Options) -> TypedInputs:
         label=given.labels,
         splits=SplitChoice.parse(given.split or []),
         add_reverse=given.add_reverse,
+        ogb_split=given.ogb_split,
         dangling="drop" if given.dangling == "drop" else "refuse",
         text=given.text,
         fill=None if _keeps_gaps(given) else given.fill,

@@ -18,16 +18,15 @@ from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.sources.edge_arrays import FEATURES, EdgeArray
 from outercore.sources.edges import open_edges
 from outercore.sources.graph import GraphSource, NodeArray
+from outercore.sources.npy import open_npy
 from outercore.sources.rows import Reading, RowSource, filled, from_array, ids_of, open_rows
 from outercore.sources.table import FileSpec
-from outercore.sources.text import TextOptions
+from outercore.sources.text import PLAIN
 from outercore.sources.torch_file import read_torch
 from outercore.sources.unchanged import states
 from outercore.sources.yaml_file import list_of, map_of, read_yaml, text_of
 
 DESCRIPTION = "metadata.yaml"
-PLAIN = TextOptions(separator="comma", header=False, comment="")
-"""How the edges in text are written."""
 
 _MAIN = ("feat", "feature", "features", "x")
 _LABELS = ("label", "labels")
@@ -235,16 +234,13 @@ def _is_of_nodes(sets: dict[str, list[Part]]) -> bool:
 
 
 def _array(part: Part) -> NDArray[Any]:
-    """The array of a part; of a `.npy` it is mapped."""
-    if part.format == "torch":
-        found = read_torch(part.path)
-        if not isinstance(found, np.ndarray):
-            raise InvalidError(f"file `{part.path}`: expected a tensor")
-        return found
-    try:
-        return np.load(part.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InvalidError(f"array `{part.path}`: {error}") from None
+    """The array of a part, mapped from its file."""
+    if part.format == "numpy":
+        return open_npy(FileSpec(part.path, ()), "array")
+    found = read_torch(part.path)
+    if not isinstance(found, np.ndarray):
+        raise InvalidError(f"file `{part.path}`: expected a tensor")
+    return found
 
 
 def rows_of(part: Part, reading: Reading) -> RowSource:

@@ -17,12 +17,10 @@ from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.npz import member_names, open_member, read_member
 from outercore.sources.rows import RowSource, npz_rows
 from outercore.sources.table import FileSpec, exactly
-from outercore.sources.text import TextFile, TextOptions
+from outercore.sources.text import PLAIN, TextFile
 from outercore.sources.unchanged import states
 
 _SPLITS = ("train", "valid", "test")
-PLAIN = TextOptions(separator="comma", header=False, comment="")
-"""How all of OGB's text files are written."""
 COUNTS, TRIPLES = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
 _TYPED = (TRIPLES, COUNTS, "relations")
 """What a heterogeneous data set has in its raw folder."""

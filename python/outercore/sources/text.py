@@ -80,6 +80,10 @@ class TextOptions:
         }
 
 
+PLAIN = TextOptions(separator="comma", header=False, comment="")
+"""How OGB's text files are written, and GraphBolt's edges."""
+
+
 def suffix_of(path: Path) -> str:
     """The suffix that says how a file is written, before that of its compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ _STORAGES = {
 def read_torch(path: Path) -> Any:
     """Maps, lists, texts, numbers and arrays of a file; tensors become arrays.
 
-    Cost: the whole file is read.
+    Cost: tensors are mapped, arrays of NumPy are read.
     Errors: `InvalidError` for a file of another form, and for what is none of these.
     """
     where = f"file `{path}`"
@@ -47,7 +49,9 @@ def read_torch(path: Path) -> Any:
                 order = archive.read(f"{folder}byteorder")
                 if order != b"little":
                     raise InvalidError(f"{where}: expected little-endian numbers, found {order!r}")
-            reader = _Reader(io.BytesIO(archive.read(name)), lambda key: archive.read(folder + key))
+            reader = _Reader(
+                io.BytesIO(archive.read(name)), lambda key: _place(path, archive, folder + key)
+            )
             return _plain(reader.load(), where)
     except InvalidError:
         raise
@@ -62,6 +66,30 @@ def read_torch(path: Path) -> Any:
         ) from None
     except Exception as error:  # What a pickle of bad bytes raises is not known beforehand.
         raise InvalidError(f"{where}: is damaged: {error}") from None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a part of the archive lies."""
+
+    path: Path
+    offset: int
+    size: int
+
+
+def _place(path: Path, archive: zipfile.ZipFile, name: str) -> _Place:
+    """The place of a part in the file.
+
+    Errors: `_Refused` for one that is packed.
+    """
+    info = archive.getinfo(name)
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise _Refused("a packed tensor")
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        # The part follows its own header: 30 bytes, its name, and more fields.
+        of_name, of_fields = struct.unpack("<26xHH", file.read(30))
+    return _Place(path, info.header_offset + 30 + of_name + of_fields, info.file_size)
 
 
 class _Refused(Exception):  # noqa: N818 - caught here, never seen outside
@@ -112,9 +140,9 @@ class _Storage:
 class _Reader(pickle.Unpickler):
     """Builds only what this module knows."""
 
-    def __init__(self, file: io.BytesIO, read: Callable[[str], bytes]) -> None:
+    def __init__(self, file: io.BytesIO, place: Callable[[str], _Place]) -> None:
         super().__init__(file, encoding="bytes")
-        self._read = read
+        self._place = place
 
     def find_class(self, module: str, name: str) -> Any:
         """What stands for a name.
@@ -135,7 +163,12 @@ class _Reader(pickle.Unpickler):
             raise _Refused("a tensor of another kind")
         if not _text(key).isalnum():
             raise _Refused(f"a part called `{_text(key)}`")
-        return np.frombuffer(self._read(f"data/{_text(key)}"), np.dtype(storage.code), count)
+        place, dtype = self._place(f"data/{_text(key)}"), np.dtype(storage.code)
+        if not isinstance(count, int) or not 0 <= count * dtype.itemsize <= place.size:
+            raise _Refused("a tensor beyond its numbers")
+        if not count:
+            return np.empty(0, dtype)
+        return np.memmap(place.path, dtype, "r", place.offset, (count,))
 
 
 def _tensor(
@@ -150,8 +183,10 @@ def _tensor(
     if offset < 0 or min(strides, default=0) < 0 or (not is_empty and last >= len(numbers)):
         raise _Refused("a tensor beyond its numbers")
     steps = tuple(step * numbers.itemsize for step in strides)
-    view = np.lib.stride_tricks.as_strided(numbers[offset:], shape, steps, writeable=False)
-    return np.ascontiguousarray(view)
+    # Stays a mapped array, whose pages can be let go.
+    return np.lib.stride_tricks.as_strided(
+        numbers[offset:], shape, steps, subok=True, writeable=False
+    )
 
 
 def _scalar(kind: _Type, data: bytes) -> Any:

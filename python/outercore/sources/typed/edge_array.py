@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.graph import EdgeType
+from outercore.mapped import forget
+from outercore.sources.edges import EdgeShape, oriented
 from outercore.sources.npy import open_npy
 from outercore.sources.table import FileSpec, Missing, exactly
-from outercore.sources.typed.tables import EdgeTable
-from outercore.sources.unchanged import states
 
-Shape = Literal["2,E", "E,2"]
-_ENDS = ("source", "target")
+ENDS = ("source", "target")
+"""What the columns are called."""
 _ROWS = 1 << 18
 
 
@@ -28,8 +27,14 @@ _ROWS = 1 << 18
 class EdgeArrayTable:
     """The two rows, or columns, of an array as columns of a table."""
 
-    path: Path
-    shape: Shape
+    spec: FileSpec
+    shape: EdgeShape | None = None
+    """Which axis is that of the ends; `None`: the one of length 2."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.spec.path
 
     @cached_property
     def _array(self) -> NDArray[Any]:
@@ -37,8 +42,15 @@ class EdgeArrayTable:
 
         Errors: `InvalidError` for an array of another shape or type.
         """
-        found = open_npy(FileSpec(self.path, ()), "array")
+        found = open_npy(self.spec, "array")
         where = f"array `{self.path}`"
+        if self.shape is None:
+            if found.shape == (2, 2):
+                raise InvalidError(
+                    f"{where}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
+                    "hint: write the two edges as a text"
+                )
+            return found if oriented(where, found.shape, found.dtype) == "2,E" else found.T
         if found.dtype.kind not in "iu":
             raise InvalidError(f"{where}: expected whole numbers, found {found.dtype}")
         ends = found if self.shape == "2,E" else found.T
@@ -49,7 +61,7 @@ class EdgeArrayTable:
     @property
     def names(self) -> list[str]:
         """Source and target."""
-        return list(_ENDS)
+        return list(ENDS)
 
     @property
     def is_named(self) -> bool:
@@ -77,25 +89,13 @@ class EdgeArrayTable:
         self, columns: list[str], dtype: np.dtype, missing: Missing
     ) -> Iterator[NDArray[Any]]:
         """As `Table.numbers`."""
-        places = [_ENDS.index(name) for name in columns]
+        places = [ENDS.index(name) for name in columns]
         for first in range(0, self.rows, _ROWS):
-            # Opened anew, so that pages that were read can go.
             part = np.stack([self._array[place, first : first + _ROWS] for place in places], axis=1)
+            forget(self._array)
             yield exactly(part, dtype, f"array `{self.path}`", first)
 
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """As `Table.texts`."""
         for rows in self.numbers(columns, np.dtype(np.int64), "nan"):
             yield [pa.array(column).cast(pa.large_string()) for column in rows.T]
-
-
-def array_of_edges(edge_type: EdgeType, path: Path, shape: Shape) -> EdgeTable:
-    """Edges of one type in a `.npy`, between numbers of nodes.
-
-    Errors: `InvalidError` for an array of another shape.
-    """
-    table = EdgeArrayTable(path, shape)
-    _ = table.rows
-    source, target = _ENDS
-    ends = (source,), (target,)
-    return EdgeTable(edge_type, FileSpec(path, ()), table, *ends, (), states(path))

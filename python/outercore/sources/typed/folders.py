@@ -9,10 +9,12 @@ from pathlib import Path
 
 from outercore.sources.graph import ImportOptions
 from outercore.sources.graphbolt import is_graphbolt, read_description
+from outercore.sources.ogb import is_hetero_layout
 from outercore.sources.typed.graph import TypedInputs, TypedSource
 from outercore.sources.typed.graphbolt import open_graphbolt
 from outercore.sources.typed.neo4j import open_neo4j
 from outercore.sources.typed.neo4j_files import is_neo4j
+from outercore.sources.typed.ogb import open_hetero_layout
 from outercore.sources.typed.processed import is_igb, is_mag240m, open_igb, open_mag240m
 from outercore.sources.typed.relational import open_relational
 from outercore.sources.typed.schema import DESCRIPTION, is_relational
@@ -25,6 +27,8 @@ class Folder:
     what: str
     """What messages call it."""
     open: Callable[[TypedInputs, ImportOptions], TypedSource]
+    options: tuple[str, ...] = ()
+    """What `outercore import` takes for it besides what all folders have."""
 
 
 def folder_of(path: Path) -> Folder | None:
@@ -35,10 +39,13 @@ def folder_of(path: Path) -> Folder | None:
         return Folder(f"a `{DESCRIPTION}`", partial(open_relational, path))
     if is_neo4j(path):
         return Folder("an export for Neo4j", partial(open_neo4j, path))
-    if is_graphbolt(path) and read_description(path).is_typed:
-        return Folder("a directory of GraphBolt", partial(open_graphbolt, path))
+    if is_graphbolt(path) and (description := read_description(path)).is_typed:
+        return Folder("a directory of GraphBolt", partial(open_graphbolt, description))
     if is_mag240m(path):
         return Folder("a directory of MAG240M", partial(open_mag240m, path))
+    if is_hetero_layout(path):
+        what = "a heterogeneous data set of OGB"
+        return Folder(what, partial(open_hetero_layout, path), ("ogb_split",))
     if is_igb(path):
         return Folder("a directory of IGBH", partial(open_igb, path))
     return None

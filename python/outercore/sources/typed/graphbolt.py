@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType
 from outercore.sources.graph import ImportOptions
 from outercore.sources.graphbolt import (
-    PLAIN,
+    Description,
     Part,
     edge_arrays,
     labels_and_splits,
     node_arrays,
-    read_description,
 )
 from outercore.sources.rows import RowSource
-from outercore.sources.table import FileSpec, TextTable
-from outercore.sources.text import TextFile
-from outercore.sources.typed.edge_array import array_of_edges
+from outercore.sources.table import FileSpec
 from outercore.sources.typed.graph import TypedInputs, TypedSource
 from outercore.sources.typed.layout import source_of_arrays
-from outercore.sources.typed.tables import EdgeTable, require_type_name
-from outercore.sources.unchanged import states
+from outercore.sources.typed.tables import (
+    EdgeTable,
+    array_of_edges,
+    require_type_name,
+    text_of_edges,
+)
 
 
-def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
-    """The graph of a directory with node types. Labels and splits are those of its first task
-    about nodes.
+def open_graphbolt(
+    description: Description, inputs: TypedInputs, options: ImportOptions
+) -> TypedSource:
+    """The graph of a directory with node types, as it is described. Labels and splits are those of
+    its first task about nodes.
 
     Errors: `InvalidError` and `NotFoundError` name the entry of `metadata.yaml`, or the file.
     """
-    description = read_description(root)
     where = f"`{description.path}`"
     for name in description.counts:
         require_type_name(where, name)
@@ -54,7 +54,7 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
         one.edge_type: edge_arrays(description, ":".join(one.edge_type), reading) for one in tables
     }
     return source_of_arrays(
-        root,
+        description.path.parent,
         inputs,
         options,
         description.counts,
@@ -70,10 +70,5 @@ def _edges(part: Part, where: str) -> EdgeTable:
     require_type_name(where, relation)
     edge_type = source, relation, target
     if part.format == "numpy":
-        return array_of_edges(edge_type, part.path, "2,E")
-    table = TextTable(TextFile.detect(part.path, "table", PLAIN, columns=2))
-    if len(table.names) != 2:
-        raise InvalidError(f"`{part.path}`: {len(table.names)} columns, expected source and target")
-    first, second = table.names
-    ends = (first,), (second,)
-    return EdgeTable(edge_type, FileSpec(part.path, ()), table, *ends, (), states(part.path))
+        return array_of_edges(edge_type, FileSpec(part.path, ()), "2,E")
+    return text_of_edges(edge_type, part.path)

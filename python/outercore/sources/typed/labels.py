@@ -146,6 +146,8 @@ def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> lis
     """Labelled nodes, divided by their times: the oldest are learnt from, the newest are tested.
 
     Nodes of one time stay together. `None` where that leaves a split without nodes.
+
+    Cost: in memory, 16 bytes for each node and 40 for each labelled one.
     """
     nodes = _labelled(labels, task)
     of_nodes = np.concatenate([np.empty(0, np.int64), *times.chunks()])[nodes]
@@ -170,17 +172,22 @@ def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> lis
 
 
 def _labelled(labels: NodeArray, task: str | None) -> NDArray[np.int64]:
-    """The nodes with a label, in ascending order. Among numbers to learn any number is one."""
+    """The nodes with a label, in ascending order."""
     labelled, first = [np.empty(0, np.int64)], 0
     for chunk in labels.rows.chunks():
-        if chunk.dtype.kind == "f":
-            known = ~np.isnan(chunk)
-        else:
-            known = np.ones(chunk.shape, np.bool_) if task == "regression" else chunk >= 0
-        known = known.any(axis=1) if known.ndim > 1 else known
-        labelled.append(first + np.flatnonzero(known))
+        labelled.append(first + np.flatnonzero(has_label(chunk, task)))
         first += len(chunk)
     return np.concatenate(labelled)
+
+
+def has_label(labels: NDArray, task: str | None) -> NDArray[np.bool_]:
+    """Which rows of labels, [rows] or [rows, tasks], say something. Among numbers to learn any
+    number does."""
+    if labels.dtype.kind == "f":
+        known = ~np.isnan(labels)
+    else:
+        known = np.ones(labels.shape, np.bool_) if task == "regression" else labels >= 0
+    return known.any(axis=1) if known.ndim > 1 else known
 
 
 def _in_memory(name: str, values: NDArray) -> RowSource:

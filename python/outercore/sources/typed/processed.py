@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,21 +11,25 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import EdgeType
+from outercore.sources.edges import EdgeShape
 from outercore.sources.graph import ImportOptions, NodeArray
+from outercore.sources.inputs import without_label
 from outercore.sources.rows import (
     Reading,
     RowSource,
     count_rows,
+    filled,
     from_array,
     ids_of,
     open_rows,
 )
-from outercore.sources.table import FileSpec
+from outercore.sources.table import FileSpec, Missing
+from outercore.sources.text import suffix_of
 from outercore.sources.torch_file import read_torch
-from outercore.sources.typed.edge_array import Shape, array_of_edges
 from outercore.sources.typed.graph import TypedInputs, TypedSource
+from outercore.sources.typed.labels import has_label
 from outercore.sources.typed.layout import source_of_arrays
-from outercore.sources.typed.tables import EdgeTable, require_type_name
+from outercore.sources.typed.tables import EdgeTable, array_of_edges, require_type_name
 from outercore.sources.unchanged import states
 
 _FEATURES = "node_feat.npy"
@@ -54,8 +59,9 @@ def _relations(root: Path, between: str) -> Iterator[tuple[EdgeType, Path]]:
 def open_igb(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     """The graph in a directory of IGBH.
 
-    Labels are the 19 classes; `--label paper=FILE` takes others. The first 60 % of the labelled
-    nodes are trained on, the next 20 % validate, the rest tests, as in the loader of IGB.
+    Labels are the 19 classes; `--label paper=FILE` takes others. Without `--split` the first 60 %
+    of the labelled nodes are trained on, the next 20 % validate, the rest tests, as in the loader
+    of IGB.
 
     Errors: `NotFoundError` for a node type without features, which say how many nodes there are.
     """
@@ -69,23 +75,35 @@ def open_igb(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSo
                 f"file `{path}` is not there; it says how many nodes of type `{node_type}` "
                 "there are"
             )
-        rows = _igb_rows(path, _IGB_WIDTH, reading)
+        rows = _igb_rows(FileSpec(path, ()), _IGB_WIDTH, reading)
         counts[node_type] = count_rows(rows)
         arrays.append(NodeArray("features", "x", rows, node_type))
-        labels = path.with_name(_IGB_LABELS)
-        if labels.exists():
-            found = _igb_rows(labels, None, reading)
-            arrays.append(NodeArray("labels", "y", found, node_type))
-            arrays += _in_order(found, node_type)
-            notes.append(f"labels: `{labels}`; splits in the order of the nodes, 60, 20 and 20 %")
+    own = ((one, root / "processed" / one / _IGB_LABELS) for one in counts)
+    labels = {one: FileSpec(path, ()) for one, path in own if path.exists()}
+    given, _, file = (inputs.label or "").partition("=")
+    if file and given in counts and not inputs.splits.is_given:
+        labels = {given: FileSpec.parse(file)}
+        inputs = replace(inputs, label=None)
+    for node_type, spec in labels.items():
+        missing, absent = without_label(options.task)
+        rows = _igb_rows(spec, None, replace(reading, fill=None), missing, absent)
+        arrays.append(NodeArray("labels", "y", rows, node_type))
+        arrays += _in_order(rows, node_type, options.task)
+        notes.append(f"labels: `{spec}`; splits in the order of the nodes, 60, 20 and 20 %")
     return source_of_arrays(root, inputs, options, counts, tables, arrays, {}, notes)
 
 
-def _igb_rows(path: Path, width: int | None, reading: Reading) -> RowSource:
-    """Rows of a `.npy`, or of float32 without a header."""
-    with path.open("rb") as file:
-        if file.read(6) == b"\x93NUMPY":
-            return open_rows(FileSpec(path, ()), reading)
+def _igb_rows(
+    spec: FileSpec,
+    width: int | None,
+    reading: Reading,
+    missing: Missing = "nan",
+    absent: float | None = None,
+) -> RowSource:
+    """Rows of a file; a `.npy` may be float32 without a header."""
+    path = spec.path
+    if suffix_of(path) != ".npy" or _has_header(path):
+        return open_rows(spec, reading, missing=missing, absent=absent)
     bytes_a_row = 4 * (width or 1)
     size = path.stat().st_size
     if size % bytes_a_row:
@@ -93,32 +111,44 @@ def _igb_rows(path: Path, width: int | None, reading: Reading) -> RowSource:
             f"array `{path}`: {size:,} bytes without a header, expected rows of {bytes_a_row:,} "
             "bytes\nhint: the copy was cut short; copy it again"
         )
-    count = size // bytes_a_row
+    shape = (size // bytes_a_row, *([] if width is None else [width]))
+    values = np.memmap(path, np.float32, "r", shape=shape) if size else np.empty(shape, np.float32)
+    return filled(replace(from_array(str(path), values), files=states(path)), reading.fill)
+
+
+def _has_header(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(6) == b"\x93NUMPY"
+
+
+def _in_order(labels: RowSource, node_type: str, task: str | None) -> list[NodeArray]:
+    """The labelled nodes: the first 60 % of them, the next 20 %, and the rest.
+
+    Cost: reads the labels once, and once more for each split.
+    """
+    count = sum(int(np.count_nonzero(has_label(chunk, task))) for chunk in labels.chunks())
+    train, valid = int(0.6 * count), int(0.2 * count)
+    bounds = {"train": (0, train), "valid": (train, train + valid), "test": (train + valid, count)}
+    return [
+        NodeArray("split", name, _labelled(name, labels, range(*own), task), node_type)
+        for name, own in bounds.items()
+    ]
+
+
+def _labelled(name: str, labels: RowSource, own: range, task: str | None) -> RowSource:
+    """The labelled nodes whose place among all labelled ones is in `own`."""
 
     def chunks() -> Iterator[NDArray]:
-        step = (8 << 20) // bytes_a_row
-        for first in range(0, count, step):
-            rows = min(step, count - first)
-            shape = (rows,) if width is None else (rows, width)
-            yield np.array(np.memmap(path, np.float32, "r", first * bytes_a_row, shape))
+        first = place = 0
+        for chunk in labels.chunks():
+            nodes = first + np.flatnonzero(has_label(chunk, task))
+            part = nodes[max(own.start - place, 0) : max(own.stop - place, 0)]
+            if len(part):
+                yield part
+            first += len(chunk)
+            place += len(nodes)
 
-    dtype = np.dtype(np.float32)
-    return RowSource(str(path), dtype, width, count, chunks, files=states(path))
-
-
-def _in_order(labels: RowSource, node_type: str) -> list[NodeArray]:
-    first, parts = 0, [np.empty(0, np.int64)]
-    for chunk in labels.chunks():
-        known = chunk >= 0  # NaN is not.
-        parts.append(first + np.flatnonzero(known))
-        first += len(chunk)
-    nodes = np.concatenate(parts)
-    train, valid = int(0.6 * len(nodes)), int(0.2 * len(nodes))
-    splits = np.split(nodes, [train, train + valid])
-    return [
-        NodeArray("split", name, from_array(f"split `{name}`", ids), node_type)
-        for name, ids in zip(("train", "valid", "test"), splits, strict=True)
-    ]
+    return RowSource(f"split `{name}`", np.dtype(np.int64), None, len(own), chunks)
 
 
 def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
@@ -142,7 +172,9 @@ def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         counts[node_type] = count
         for path in sorted((root / "processed" / node_type).glob("node_*.npy")):
             name = path.stem.removeprefix("node_")
-            rows = open_rows(FileSpec(path, ()), reading)
+            # A missing label is none, whatever stands for missing features.
+            own = replace(reading, fill=None) if name == "label" else reading
+            rows = open_rows(FileSpec(path, ()), own)
             if name == "feat":
                 arrays.append(NodeArray("features", "x", rows, node_type))
             elif name == "label":
@@ -162,17 +194,22 @@ def _mag_splits(path: Path, node_type: str, count: int) -> list[NodeArray]:
     if not isinstance(found, dict):
         raise InvalidError(f"file `{path}`: expected splits by name, found {type(found).__name__}")
     return [
-        NodeArray("split", str(name), ids_of(f"split `{name}` in `{path}`", np.asarray(ids), count))
+        NodeArray(
+            "split",
+            str(name),
+            ids_of(f"split `{name}` in `{path}`", np.asarray(ids), count),
+            node_type,
+        )
         for name, ids in found.items()
     ]
 
 
-def _edges(root: Path, between: str, shape: Shape) -> list[EdgeTable]:
+def _edges(root: Path, between: str, shape: EdgeShape) -> list[EdgeTable]:
     tables = []
     for edge_type, path in _relations(root, between):
         for name in edge_type:
             require_type_name(f"directory `{path.parent}`", name)
-        tables.append(array_of_edges(edge_type, path, shape))
+        tables.append(array_of_edges(edge_type, FileSpec(path, ()), shape))
     return sorted(tables, key=lambda one: one.key)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
 from outercore.sources.columns import edge_columns, id_column
+from outercore.sources.edges import EdgeShape
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.rows import Reading, open_node_table
 from outercore.sources.table import (
@@ -22,7 +24,8 @@ from outercore.sources.table import (
     is_parquet,
     require_column,
 )
-from outercore.sources.text import TextFile, TextOptions, suffix_of
+from outercore.sources.text import PLAIN, TextFile, TextOptions, suffix_of
+from outercore.sources.typed.edge_array import ENDS, EdgeArrayTable
 from outercore.sources.unchanged import FileState, states
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
@@ -155,8 +158,10 @@ def _edge_table(
 ) -> EdgeTable:
     spec = FileSpec.parse(value)
     refuse_foreign(spec.path)
+    if suffix_of(spec.path) == ".npy":
+        return array_of_edges(edge_type, spec, None)
     if suffix_of(spec.path) in _ARRAYS:
-        raise InvalidError(f"`{spec}`: expected a table of edges, text or Parquet")
+        raise InvalidError(f"`{spec}`: expected edges in text, Parquet or `.npy`")
     files = states(spec.path)
     is_table = is_parquet(spec.path)
     ends = nodes[edge_type[0]], nodes[edge_type[2]]
@@ -212,6 +217,29 @@ def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:
     for (texts,) in nodes.table.texts(list(nodes.key), ""):
         found = pc.or_(found, pc.is_in(keys, value_set=texts))
     return found.to_pylist()
+
+
+def array_of_edges(edge_type: EdgeType, spec: FileSpec, shape: EdgeShape | None) -> EdgeTable:
+    """Edges of one type in a `.npy`.
+
+    Errors: `InvalidError` for an array of another shape.
+    """
+    table = EdgeArrayTable(spec, shape)
+    _ = table.rows
+    source, target = ENDS
+    return EdgeTable(edge_type, spec, table, (source,), (target,), (), states(spec.path))
+
+
+def text_of_edges(edge_type: EdgeType, path: Path) -> EdgeTable:
+    """Edges of one type between numbers of nodes, in a text of two columns without a header.
+
+    Errors: `InvalidError` for more columns, or less.
+    """
+    table = TextTable(TextFile.detect(path, "table", PLAIN))
+    if len(table.names) != 2:
+        raise InvalidError(f"`{path}`: {len(table.names)} columns, expected source and target")
+    source, target = table.names
+    return EdgeTable(edge_type, FileSpec(path, ()), table, (source,), (target,), (), states(path))
 
 
 def require_type_name(option: str, name: str) -> None:
