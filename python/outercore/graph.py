@@ -279,24 +279,25 @@ class Graph:
             >>> graph.arrays["edges/edge/cost"]["dtype"]
             'float64'
         """
-        of_type, rows = "edge", None
-        if self.is_typed:
-            if edge_type is None:
-                raise InvalidError(
-                    f"edge array `{name}`: the graph has several types, expected an `edge_type`"
-                    f"\nhint: it has {', '.join(map(str, self.edge_types))}"
-                )
-            known = self.edge_types
-            of_type = edge_type_key(edge_type_called(edge_type, known, f"edge array `{name}`"))
-            described = self.manifest["edge_types"][of_type]
-            rows = int(described.get("rows", described["count"]))
+        types = self.manifest["edge_types"]
+        keys = dict(zip(self.edge_types, sorted(types), strict=True))
+        if edge_type is None and self.is_typed:
+            raise InvalidError(
+                f"edge array `{name}`: the graph has several types, expected an `edge_type`"
+                f"\nhint: it has {', '.join(map(str, keys))}"
+            )
+        if edge_type is not None:
+            edge_type = edge_type_called(edge_type, list(keys), f"edge array `{name}`")
+        if self.is_typed and edge_type is not None:
+            of_type = keys[edge_type]
+            rows = int(types[of_type].get("rows", types[of_type]["count"]))
+        else:
+            of_type, rows = "edge", self.num_edge_rows
         if name in _TOPOLOGY:
             raise InvalidError(f"edge array `{name}` is the topology\nhint: choose another name")
         key = f"edges/{of_type}/{name}"
         self._check_new(key, overwrite=overwrite)
-        self._add(
-            key, values, self.num_edge_rows if rows is None else rows, "edges imported", origin
-        )
+        self._add(key, values, rows, "edges imported", origin)
 
     def check_free(
         self, name: str, *, overwrite: bool = False, node_type: str | None = None
@@ -309,7 +310,7 @@ class Graph:
         """
         of_type = self._node_type(node_type)
         key = f"nodes/{of_type}/{name}"
-        if key == self.features_of(of_type) or key == self._role("features"):
+        if key == self.features_of(of_type):
             raise InvalidError(f"node array `{name}` has the features\nhint: choose another name")
         if key == self._role("labels"):
             raise InvalidError(f"node array `{name}` has the labels\nhint: choose another name")

@@ -51,6 +51,10 @@ def test_edge_arrays_have_a_value_an_imported_row(tmp_path: Path) -> None:
         graph.add_edge_array("sources", np.ones(2))
     with pytest.raises(InvalidError):
         graph.add_edge_array("../w", np.ones(2))
+    with pytest.raises(oc.NotFoundError, match="there is no edge type `a,b,c`"):
+        graph.add_edge_array("w", np.ones(2), edge_type=("a", "b", "c"))
+    graph.add_edge_array("w", np.array([3.0, 4.0]), edge_type=graph.edge_types[0])
+    assert graph.array("edges/edge/w").tolist() == [3, 4]
 
 
 def test_edge_weights_are_imported_with_the_edges(tmp_path: Path, outcome: Any) -> None:

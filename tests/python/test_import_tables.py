@@ -266,7 +266,7 @@ def purchases(**columns: list[Any]) -> dict[str, dict[str, list[Any]]]:
 @pytest.mark.parametrize(
     ("old", "new", "changed", "expected"),
     [
-        ("tables:", "tabels:", {}, ["`tabels` is not known", "below a line `tables:`"]),
+        ("tables:", "tabels:", {}, ["`tabels` is not known", "known are tables"]),
         (
             "maker, number\n  purchase",
             "[maker, number]\n  purchase",

@@ -108,15 +108,6 @@ def numbered(graph: Graph, relation: str | None, given: Mapping[str, Any]) -> di
     return {name: numbers.resolve(value) for name, value in given.items()}
 
 
-def count_of_nodes(graph: Graph, relation: str | None) -> int:
-    """How many values a result has.
-
-    Errors: `NotFoundError` for a relation that is not there.
-    """
-    numbers = NodeNumbers.of_graph(graph, relation)
-    return graph.num_nodes if numbers is None else len(numbers)
-
-
 def teleports(wanted: Personalization | None, graph: Graph, relation: str | None) -> Teleports:
     """Nodes and weights of a teleport vector, int64 and float64 [nodes with a weight].
 
@@ -124,7 +115,8 @@ def teleports(wanted: Personalization | None, graph: Graph, relation: str | None
     """
     if wanted is None:
         return None, None
-    nodes = count_of_nodes(graph, relation)
+    numbers = NodeNumbers.of_graph(graph, relation)
+    nodes = graph.num_nodes if numbers is None else len(numbers)
     if isinstance(wanted, Mapping):
         wanted = numbered(graph, relation, {"personalization": wanted})["personalization"]
     if isinstance(wanted, Mapping):

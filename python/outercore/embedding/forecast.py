@@ -11,7 +11,7 @@ import outercore
 from outercore._native import Progress
 from outercore.embedding import rates as measured
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data.parts import has_triples
+from outercore.embedding.data.parts import is_plain
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import own_score
 from outercore.embedding.options import configuration
@@ -71,7 +71,7 @@ def plan(
     chosen = configuration(
         config,
         recipe=recipe,
-        plain_graph=not (has_triples(graph) or graph.is_typed),
+        plain_graph=is_plain(graph),
         has_score=own is not None,
         **options,
     )

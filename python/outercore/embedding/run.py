@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import outercore
 from outercore.embedding.changes import Change
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data.parts import has_triples
+from outercore.embedding.data.parts import is_plain
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import (
     GIVE,
@@ -83,7 +83,7 @@ def embed(
     chosen = configuration(
         config,
         recipe=recipe,
-        plain_graph=not (has_triples(graph) or graph.is_typed),
+        plain_graph=is_plain(graph),
         has_score=own is not None,
         **options,
     )

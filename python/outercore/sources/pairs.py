@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
@@ -100,7 +99,7 @@ class PairList:
 
     def _found(self, names: Names, column: Any, first: int) -> NDArray[np.int64]:
         # A name that occurs again is looked up once.
-        coded = pa.chunked_array([column]).combine_chunks().dictionary_encode()
+        coded = column.dictionary_encode()
         distinct = coded.dictionary.to_pylist()
         ids = np.array([-1 if (id_ := names.find(name)) is None else id_ for name in distinct])
         found = ids.astype(np.int64)[coded.indices.to_numpy(zero_copy_only=False)]

@@ -107,6 +107,11 @@ def has_triples(graph: Graph) -> bool:
     return any(key.startswith("triples/") for key in graph.arrays)
 
 
+def is_plain(graph: Graph) -> bool:
+    """Whether all links are of one kind: neither triples nor edges of several types."""
+    return not (has_triples(graph) or graph.is_typed)
+
+
 def knowledge_graph(
     graph: Graph, config: DataConfig, seed: int, told: Progress | None = None
 ) -> EmbedData:

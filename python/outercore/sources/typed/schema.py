@@ -65,12 +65,7 @@ def read_schema(folder: Path) -> dict[str, TableSchema]:
     """
     path = folder / DESCRIPTION
     where = f"`{path}`"
-    top = map_of(read_yaml(path), where)
-    for name in top:
-        if name not in _TOP:
-            raise InvalidError(
-                f"{where}: `{name}` is not known\nhint: write the tables below a line `tables:`"
-            )
+    top = map_of(read_yaml(path), where, _TOP)
     tables = map_of(top.get("tables"), f"{where}: `tables`")
     if not tables:
         raise InvalidError(f"{where}: expected tables below `tables:`, found none")
