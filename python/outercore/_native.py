@@ -148,6 +148,14 @@ def build_layout(path: Path, options: dict[str, Any], progress: Progress | None)
     return json.loads(_core.build_layout(str(path), json.dumps(options), progress))
 
 
+def convert_arrays(
+    path: Path, arrays: list[str], to: str, progress: Progress | None
+) -> list[dict[str, Any]]:
+    """Converts arrays to a smaller type; returns what became of each."""
+    found: list[dict[str, Any]] = json.loads(_core.convert_arrays(str(path), arrays, to, progress))
+    return found
+
+
 def remove_layouts(path: Path, array: str | None) -> int:
     """Removes the layouts of an array; returns how many there were."""
     return _core.remove_layouts(str(path), array)

@@ -10,6 +10,7 @@ from outercore import _native
 from outercore._native import Progress
 from outercore.analytics.request import Source, root_of
 from outercore.config.sizes import parse_size
+from outercore.errors import NotFoundError
 from outercore.graph import Graph
 
 _PREFIX, _HEADER = "layout/", "/header"
@@ -80,6 +81,60 @@ def build_layout(
     if isinstance(graph, Graph):
         graph.reload()
     return summary
+
+
+def convert(
+    graph: Source,
+    to: Literal["float16", "bfloat16", "float32"],
+    *,
+    array: str | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Convert features to a smaller type, in place; each value becomes the nearest one.
+
+    Everything that reads the features takes the smaller type, and computes in float32. ``float16``
+    has 11 significant bits and values up to 65,504; ``bfloat16`` has 8 bits and the range of
+    float32. The old values are gone; until the end the data set is as it was.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        to: the type.
+        array: a node array, by default the features, of each node type.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Returns:
+        Of each array ``array``, ``from``, ``to``, its bytes ``before`` and ``after``, and
+        ``largest_change``, the most that a value has changed.
+
+    Cost: reads and writes the array once; needs room for both on the disk.
+
+    Raises:
+        InvalidError: a value that would become infinite, with its row and column; a type that is
+            not smaller.
+        NotFoundError: there is no such array, or no features.
+        UnsupportedError: a data set that takes updates.
+
+    Example:
+        >>> import outercore as oc
+        >>> from outercore.layouts import convert
+        >>> graph = oc.open(tiny_dataset)
+        >>> graph.add_node_array("z", graph.array("x").astype(np.float64), overwrite=True)
+        >>> (found,) = convert(graph, "bfloat16", array="z")
+        >>> found["from"], found["to"], found["before"] // found["after"]
+        ('float64', 'bfloat16', 4)
+    """
+    opened = graph if isinstance(graph, Graph) else Graph(root_of(graph))
+    roles = opened.manifest["roles"]
+    keys = (
+        [opened.key(array)]
+        if array is not None
+        else sorted({roles.get("features"), *roles.get("typed_features", {}).values()} - {None})
+    )
+    if not keys:
+        raise NotFoundError(f"data set `{opened.root}` has no features\nhint: name an `array`")
+    found = _native.convert_arrays(root_of(graph), keys, to, progress)
+    opened.reload()
+    return found
 
 
 def remove_layouts(graph: Source, *, array: str | None = None) -> int:

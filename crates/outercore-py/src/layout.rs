@@ -1,8 +1,9 @@
-//! Layouts of node arrays: built, and removed.
+//! Layouts of node arrays, built and removed; arrays in a smaller type.
 
 use outercore_core::{Bytes, Result};
 use outercore_io::RealDisk;
 use outercore_layout::BuildOptions;
+use outercore_store::convert::convert;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
@@ -14,6 +15,7 @@ use crate::progress::Callback;
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(build_layout, module)?)?;
+    module.add_function(wrap_pyfunction!(convert_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(remove_layouts, module)?)
 }
 
@@ -52,6 +54,29 @@ fn build_layout(
             &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
         )?;
         to_json(&summary)
+    });
+    callback.settle(result, to_python)
+}
+
+/// Converts arrays to a smaller type; what became of each as JSON.
+#[pyfunction]
+fn convert_arrays(
+    py: Python<'_>,
+    path: &str,
+    arrays: Vec<String>,
+    to: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<String> {
+        let found = convert(
+            &RealDisk,
+            path.as_ref(),
+            &arrays,
+            to.parse()?,
+            &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
+        )?;
+        to_json(&found)
     });
     callback.settle(result, to_python)
 }

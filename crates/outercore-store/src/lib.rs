@@ -7,6 +7,7 @@ pub mod arrays;
 mod changes;
 pub mod check;
 mod claims;
+pub mod convert;
 pub mod dataset;
 pub mod delta;
 mod destination;

@@ -11,6 +11,7 @@ import typer
 from outercore.cli import console
 from outercore.cli.check import check
 from outercore.cli.config_options import hint_for
+from outercore.cli.convert import convert
 from outercore.cli.embed import embed
 from outercore.cli.embedding import embedding
 from outercore.cli.evaluate import evaluate
@@ -57,7 +58,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(import_, check, info, grid, layout, memory_server, probe),
+    *(import_, check, info, convert, grid, layout, memory_server, probe),
     *(train, evaluate, predict, export_model, serve, embed, tune, jobs, report),
 ):
     app.command(command.__name__.strip("_").replace("_", "-"), no_args_is_help=True)(command)

@@ -1,0 +1,200 @@
+//! Features in a smaller type, in place.
+
+use std::path::Path;
+
+use half::{bf16, f16};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_format::{Checksum, DType, widen, words_of};
+use outercore_io::Disk;
+use serde::Serialize;
+
+use crate::dataset::{ArrayFile, ArrayRef, DataSet};
+use crate::editor::ManifestEditor;
+use crate::npy::ArrayWriter;
+
+/// Bytes of rows that are read at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// Called as `(phase, done, total, unit)`; an error of its ends the work.
+pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
+
+/// What became of an array.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Converted {
+    /// Its key.
+    pub array: String,
+    /// The type that it had.
+    pub from: DType,
+    /// The type that it has.
+    pub to: DType,
+    /// Bytes of its rows before.
+    pub before: Bytes,
+    /// Bytes of its rows now.
+    pub after: Bytes,
+    /// The most that a value has changed by rounding.
+    pub largest_change: f64,
+}
+
+/// Converts arrays of numbers to `to`, a smaller type; each value becomes the nearest one.
+///
+/// The manifest is changed last and at once; until then the data set is as it was.
+///
+/// **Cost** reads and writes each array once; a few MiB of memory.
+///
+/// # Errors
+/// `NotFound`: no such array. `Invalid`: a type that is not smaller, a value that would become
+/// infinite, with its row and column. `Unsupported`: a data set that takes updates. `Corrupt`: other
+/// bytes than were written. Those of the disk and of `on_progress`.
+pub fn convert(
+    disk: &dyn Disk,
+    root: &Path,
+    arrays: &[String],
+    to: DType,
+    on_progress: OnProgress<'_>,
+) -> Result<Vec<Converted>> {
+    let waits = &mut || on_progress("waiting for another writer", 0, 0, "");
+    let mut editor = ManifestEditor::wait(disk, root, waits)?;
+    if editor.manifest().live.is_some() {
+        let text =
+            format!("data set `{}` takes updates: its arrays keep their types", root.display());
+        return Err(Error::new(ErrorKind::Unsupported, text)
+            .hint("convert the features before the first update"));
+    }
+    let data_set = DataSet::open(root)?;
+    let mut found = Vec::new();
+    for key in arrays {
+        let array = data_set.array(key)?;
+        let context = || format!("array `{key}`");
+        require_smaller(&array, to).with_context(context)?;
+        let file = editor.claim_file(&array.key)?;
+        let mut writer = ArrayWriter::create(disk, root, &file, to, &array.shape[1..])?;
+        let change = write(&array, to, &mut writer, on_progress).with_context(context)?;
+        let entry = writer.finish()?;
+        found.push(Converted {
+            array: array.key.clone(),
+            from: array.dtype,
+            to,
+            before: Bytes(array.data_len()),
+            after: Bytes(entry.data_len()),
+            largest_change: change,
+        });
+        let text = format!("converted from {} to {to}", array.dtype);
+        editor.manifest_mut().provenance.options.insert(array.key.clone(), text.into());
+        editor.insert(&array.key, entry);
+    }
+    editor.commit()?;
+    Ok(found)
+}
+
+fn require_smaller(array: &ArrayRef, to: DType) -> Result<()> {
+    if !matches!(to, DType::F16 | DType::BF16 | DType::F32) {
+        let text = format!("type {to}, expected `float16`, `bfloat16` or `float32`");
+        return Err(Error::invalid(text));
+    }
+    if array.dtype.size() > to.size() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("values of type {} are not larger than {to}", array.dtype))
+        .hint("leave the array as it is"))
+}
+
+/// Writes all rows; returns the largest change.
+fn write(
+    array: &ArrayRef,
+    to: DType,
+    writer: &mut ArrayWriter,
+    on_progress: OnProgress<'_>,
+) -> Result<f64> {
+    let file = ArrayFile::open(array.clone())?;
+    let (row_bytes, columns) = (array.row_bytes(), array.row_elements() as usize);
+    let step = (CHUNK / row_bytes).max(1);
+    let (mut bytes, mut row, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    let mut checksum = Checksum::new();
+    let mut largest = 0.0f64;
+    let mut first = 0;
+    while first < array.rows() {
+        let rows = step.min(array.rows() - first);
+        on_progress("converting", first * row_bytes, array.data_len(), "bytes")?;
+        bytes.resize((rows * row_bytes) as usize, 0);
+        file.read(first * array.row_elements(), &mut bytes)?;
+        checksum.update(&bytes);
+        out.clear();
+        for (number, of_row) in (first..).zip(bytes.chunks_exact(row_bytes as usize)) {
+            let context = || format!("row {number}");
+            values(array.dtype, of_row, columns, &mut row).with_context(context)?;
+            for (column, &value) in row.iter().enumerate() {
+                let became = push(value, to, &mut out);
+                if value.is_finite() && !became.is_finite() {
+                    return Err(too_large(column, value, to)).with_context(context);
+                }
+                if value.is_finite() {
+                    largest = largest.max((value - became).abs());
+                }
+            }
+        }
+        writer.write(&out)?;
+        first += rows;
+    }
+    let found = checksum.finish();
+    if found != array.checksum {
+        return Err(Error::corrupt(format!("checksum {found}, expected {}", array.checksum))
+            .hint("run `outercore check` on the data set"));
+    }
+    Ok(largest)
+}
+
+/// The values of a row, exactly.
+fn values(dtype: DType, row: &[u8], columns: usize, out: &mut Vec<f64>) -> Result<()> {
+    out.clear();
+    match dtype {
+        DType::F64 => out.extend(row.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes))),
+        DType::I64 => {
+            out.extend(row.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes) as f64));
+        }
+        DType::U64 => {
+            out.extend(row.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes) as f64));
+        }
+        DType::I32 => {
+            out.extend(row.as_chunks().0.iter().map(|bytes| f64::from(i32::from_le_bytes(*bytes))));
+        }
+        DType::U32 => {
+            out.extend(row.as_chunks().0.iter().map(|bytes| f64::from(u32::from_le_bytes(*bytes))));
+        }
+        _ => {
+            let (mut words, mut wide) = (Vec::new(), vec![0.0f32; columns]);
+            words_of(row, &mut words);
+            widen(dtype, &words, &mut wide)?;
+            out.extend(wide.into_iter().map(f64::from));
+        }
+    }
+    Ok(())
+}
+
+/// Appends the bytes of the nearest value of a type; returns that value.
+fn push(value: f64, to: DType, out: &mut Vec<u8>) -> f64 {
+    match to {
+        DType::F16 => {
+            let nearest = f16::from_f64(value);
+            out.extend(nearest.to_le_bytes());
+            nearest.to_f64()
+        }
+        DType::BF16 => {
+            let nearest = bf16::from_f64(value);
+            out.extend(nearest.to_le_bytes());
+            nearest.to_f64()
+        }
+        _ => {
+            let nearest = value as f32;
+            out.extend(nearest.to_le_bytes());
+            f64::from(nearest)
+        }
+    }
+}
+
+fn too_large(column: usize, value: f64, to: DType) -> Error {
+    let error = Error::invalid(format!("column {column}: {value} is beyond the largest {to}"));
+    match to {
+        DType::F16 => error.hint("`bfloat16` has the range of float32"),
+        _ => error.hint("scale the values and import them again"),
+    }
+}
