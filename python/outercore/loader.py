@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from outercore.bidirectional import lead_both_ways, reverse_types
-from outercore.config.common import Backend, Policy, Topology
+from outercore.config.common import Backend, Policy, Precision, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.graph import EdgeType, edge_type_key
@@ -98,6 +98,8 @@ class NeighborLoader(MiniBatches[Any]):
         backend: how the device is read.
         threads: sampling and assembly threads; ``None`` means one per core.
         topology: where the edges live.
+        precision: ``"int8"`` reads feature rows of a byte a value, in the layout that
+            ``outercore layout --precision int8`` writes; batches have the nearest of 256 steps.
         policy: eviction in the dynamic part of the cache.
         hotness: how rows of the static cache are chosen. ``"presample"`` samples a part of an
             epoch; ``"visits"`` computes how often an epoch is expected to visit each node, which is
@@ -157,6 +159,7 @@ class NeighborLoader(MiniBatches[Any]):
         backend: Backend = "auto",
         threads: int | None = None,
         topology: Topology = "auto",
+        precision: Precision = "exact",
         policy: Policy = "window",
         hotness: str = "presample",
         look_ahead: int = 1,
@@ -200,6 +203,7 @@ class NeighborLoader(MiniBatches[Any]):
             seed=seed,
             backend=backend,
             topology=topology,
+            precision=precision,
             policy=policy,
             look_ahead=look_ahead,
             group=group,

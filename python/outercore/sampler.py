@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.config.common import Backend, Policy, Topology
+from outercore.config.common import Backend, Policy, Precision, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.minibatches import (
@@ -104,6 +104,8 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         backend: how the device is read.
         threads: sampling and assembly threads; ``None`` means one per core.
         topology: where the edges live.
+        precision: ``"int8"`` reads feature rows of a byte a value, in the layout that
+            ``outercore layout --precision int8`` writes.
         policy: eviction in the dynamic part of the cache of features.
         hotness: as for :class:`NeighborLoader`.
         look_ahead: groups of batches sampled ahead of the one that is being fetched.
@@ -151,6 +153,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         backend: Backend = "auto",
         threads: int | None = None,
         topology: Topology = "auto",
+        precision: Precision = "exact",
         policy: Policy = "window",
         hotness: str = "presample",
         look_ahead: int = 1,
@@ -191,6 +194,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
             seed=seed,
             backend=backend,
             topology=topology,
+            precision=precision,
             policy=policy,
             look_ahead=look_ahead,
             group=group,

@@ -209,6 +209,7 @@ class FakeLoader:
     threads: int | None = None
     topology: str = "auto"
     policy: str = "window"
+    precision: str = "exact"
     hotness: str | None = "presample"
     edge_ids: bool = True
     drop_last: bool = False

@@ -11,6 +11,7 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_far::FarOptions;
 use outercore_format::Schema;
 use outercore_io::Backend;
+use outercore_layout::Precision;
 use outercore_sample::rules::{EqualTimes, Rules, Subgraph, TimeOrder};
 use outercore_sample::{FanOut, SampleConfig, TypedFanOuts};
 use serde::{Deserialize, Serialize};
@@ -168,6 +169,10 @@ pub struct LoaderConfig {
     pub features_path: Option<PathBuf>,
     /// Features by node type, in a graph of several.
     pub typed_features: BTreeMap<String, FeatureChoice>,
+    /// How exactly the rows of feature arrays are read: with [`Precision::Int8`] from their `int8`
+    /// layouts.
+    #[serde(default)]
+    pub precision: Precision,
     /// Further arrays to deliver as they are stored, by key: `nodes/node/year` with a row for every
     /// node of a batch, `edges/edge/weight` with one for every edge.
     pub arrays: Vec<String>,
@@ -224,6 +229,7 @@ impl Default for LoaderConfig {
             features: None,
             features_path: None,
             typed_features: BTreeMap::new(),
+            precision: Precision::Exact,
             arrays: Vec::new(),
             memory: Bytes::gib(1),
             reserved: Bytes(0),

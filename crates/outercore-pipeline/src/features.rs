@@ -58,7 +58,7 @@ impl RowSource {
             array_dtype: layout.array().dtype,
             places: layout.load_places(dataset)?.map(Arc::new),
             scales: layout.scales().cloned().map(Arc::new),
-            ..Self::of_array(layout.rows(), dataset.num_nodes())?
+            ..Self::of_array(layout.rows(), layout.array().rows())?
         })
     }
 

@@ -1,12 +1,13 @@
 //! The feature rows of all node types, in one space of row numbers.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_format::keys::Group as KeyGroup;
 use outercore_io::{CostModel, PlannedRead, RowLayout, plan_rows};
-use outercore_layout::Places;
+use outercore_layout::{Places, Precision, choose};
 use outercore_store::dataset::DataSet;
 
 use crate::config::{FeatureChoice, LoaderConfig};
@@ -51,8 +52,8 @@ impl RowSpace {
         let schema = dataset.schema();
         if !schema.is_typed() {
             let source = match (&config.features, &config.features_path) {
-                (Some(key), _) => Some(of_array(dataset, key, dataset.num_nodes())?),
-                (None, Some(path)) => Some(RowSource::of_npy(path, dataset.num_nodes())?),
+                (Some(key), _) => Some(of_array(dataset, key, dataset.num_nodes(), config)?),
+                (None, Some(path)) => Some(of_path(path, dataset.num_nodes(), config)?),
                 (None, None) => None,
             };
             return Ok(source.map(Self::of_one));
@@ -63,8 +64,8 @@ impl RowSpace {
             let nodes = schema.node_types()[node_type].nodes.clone();
             let count = nodes.end - nodes.start;
             let source = match choice {
-                FeatureChoice::Array(key) => of_array(dataset, key, count)?,
-                FeatureChoice::Path(path) => RowSource::of_npy(path, count)?,
+                FeatureChoice::Array(key) => of_array(dataset, key, count, config)?,
+                FeatureChoice::Path(path) => of_path(path, count, config)?,
             };
             parts.push(Part { nodes, node_type, source });
         }
@@ -170,12 +171,39 @@ impl PlannedPart {
     }
 }
 
-fn of_array(dataset: &DataSet, key: &str, nodes: u64) -> Result<RowSource> {
+fn of_path(path: &Path, nodes: u64, config: &LoaderConfig) -> Result<RowSource> {
+    if config.precision == Precision::Int8 {
+        let text = format!("features `{}`: a file has no int8 layout", path.display());
+        return Err(Error::invalid(text).hint("name an array of the data set, or no precision"));
+    }
+    RowSource::of_npy(path, nodes)
+}
+
+/// The rows of an array, in a layout where there is one that fits.
+///
+/// A memory server has the rows of the array itself.
+fn of_array(dataset: &DataSet, key: &str, nodes: u64, config: &LoaderConfig) -> Result<RowSource> {
     let array = dataset.array(key)?;
     if !matches!(KeyGroup::of(&array.key), KeyGroup::Node { .. }) {
         return Err(Error::invalid(format!("feature array `{key}`: expected an array of nodes")));
     }
-    RowSource::of_array(&array, nodes).with_context(|| format!("feature array `{key}`"))
+    let context = || format!("feature array `{key}`");
+    let source = RowSource::of_array(&array, nodes).with_context(context)?;
+    if config.far.is_some() {
+        return match config.precision {
+            Precision::Exact => Ok(source),
+            Precision::Int8 => Err(Error::new(
+                ErrorKind::Unsupported,
+                "a memory server has no int8 rows".to_owned(),
+            )
+            .hint("leave out the memory server, or the precision")),
+        };
+    }
+    let free = Bytes(config.memory.0.saturating_sub(config.reserved.0));
+    match choose(dataset, key, config.precision, free).with_context(context)?.layout {
+        Some(layout) => RowSource::of_layout(dataset, &layout).with_context(context),
+        None => Ok(source),
+    }
 }
 
 #[cfg(test)]

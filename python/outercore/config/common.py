@@ -9,6 +9,7 @@ from outercore.config.options import Option
 Backend = Literal["auto", "uring", "threads", "mmap"]
 Topology = Literal["auto", "resident", "paged"]
 Policy = Literal["window", "lru"]
+Precision = Literal["exact", "int8"]
 
 MemoryOption = Annotated[
     str, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True)

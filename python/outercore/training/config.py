@@ -11,6 +11,7 @@ from outercore.config.common import (
     DeviceOption,
     MemoryOption,
     Policy,
+    Precision,
     SeedOption,
     Topology,
 )
@@ -98,6 +99,13 @@ class SamplingConfig:
     ] = 0
     replace: Annotated[bool, Option("Draw neighbours with replacement.")] = False
     features: Annotated[str, Option("Node array with the features.", common=True)] = "x"
+    precision: Annotated[
+        Precision,
+        Option(
+            "Feature rows: `exact`, or `int8`, a byte a value, from the layout that "
+            "`outercore layout --precision int8` writes."
+        ),
+    ] = "exact"
     labels: Annotated[str, Option("Node array with the labels.", common=True)] = "y"
     time: Annotated[
         str | None,

@@ -202,7 +202,7 @@ class Inference(LayerByLayer):
 
     def _computation(self) -> Computation:
         key = feature_key(self._graph, self._sampling.features)
-        return of_network(self._model, key, self._degrees)
+        return of_network(self._model, key, self._degrees, self._sampling.precision)
 
     def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
         name = self._sampling.labels

@@ -239,6 +239,7 @@ class Loaders:
             threads=budget.threads,
             topology=budget.topology,
             policy=budget.policy,
+            precision=self._config.sampling.precision,
             edge_ids=False,
             **self._of_times(),
             **arguments,

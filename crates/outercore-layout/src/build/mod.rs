@@ -10,7 +10,7 @@ mod rows;
 use std::time::Instant;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
-use outercore_format::keys::{self as format_keys, Group, NODE};
+use outercore_format::keys::{self as format_keys, Group};
 use outercore_format::{DType, NpyHeader};
 use outercore_io::{Disk, Engine, EngineConfig};
 use outercore_store::Topology;
@@ -112,7 +112,9 @@ pub fn build(
     let editor = ManifestEditor::wait(disk, root, waits)?;
     // Whoever wrote to it may have built the layout.
     let data_set = &DataSet::open(root)?;
-    data_set.require_one_type("a layout")?;
+    if options.method != Method::None {
+        data_set.require_one_type("a layout in another order")?;
+    }
     let array = array_of(data_set, options).with_context(context)?;
     let order = options.method.order(data_set.num_nodes());
     let mut build = Build { disk, data_set, array, order, options, editor, written: 0 };
@@ -159,7 +161,7 @@ fn key_of(data_set: &DataSet, array: Option<&str>) -> Result<String> {
 /// The array, which has a row for each node.
 fn array_of(data_set: &DataSet, options: &BuildOptions) -> Result<ArrayRef> {
     let array = data_set.array(&key_of(data_set, options.array.as_deref())?)?;
-    let is_node_array = matches!(Group::of(&array.key), Group::Node { node_type: NODE, .. });
+    let is_node_array = matches!(Group::of(&array.key), Group::Node { .. });
     if !is_node_array || array.shape.len() > 2 || array.row_elements() == 0 {
         return Err(Error::invalid(format!(
             "array `{}` of shape {:?}, expected a matrix with a row for each node",

@@ -21,7 +21,7 @@ from outercore.errors import BudgetError
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.streamed.columns import Columns, Targets
-from outercore.training.streamed.files import Moved, Rows, RowsInMemory, rows_of
+from outercore.training.streamed.files import Moved, Rows, RowsInMemory, Steps, rows_of
 from outercore.training.streamed.layer import Layer, LayerArcs, LayerPlan, plan_layer
 from outercore.training.streamed.messages import OwnOnDisk
 from outercore.training.streamed.steps import Computation
@@ -157,7 +157,7 @@ class Exact:
             with ExitStack() as stack:
                 rows = None
                 if given.key is not None:
-                    rows = stack.enter_context(rows_of(self._graph, given.key))
+                    rows = stack.enter_context(rows_of(self._graph, given.key, given.precision))
                 for first in range(0, counts[name], self._step):
                     self._stop.check()
                     last = min(first + self._step, counts[name])
@@ -167,7 +167,7 @@ class Exact:
                     yield name, np.arange(first, last), state
                     self._observer.evaluation_advanced(1)
 
-    def _features(self, rows: Rows | RowsInMemory | None, first: int, last: int) -> Tensor:
+    def _features(self, rows: Rows | RowsInMemory | Steps | None, first: int, last: int) -> Tensor:
         if rows is None:
             return torch.empty(last - first, 0)
         self.moved.features_read += rows.row_bytes * (last - first)

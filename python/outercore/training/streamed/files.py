@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore.config.common import Precision
 from outercore.errors import CorruptError
 from outercore.storage import device_errors
 from outercore.training.tasks import array_key
@@ -98,20 +99,46 @@ class RowsInMemory:
         return torch.from_numpy(wide)
 
 
+class Steps:
+    """`Rows` whose values are those of the nearest `int8` steps, as loaders deliver them.
+
+    Both products and sums are rounded to float32, as in the core: the values have the same bits.
+    """
+
+    def __init__(self, rows: Rows | RowsInMemory, graph: Graph, key: str) -> None:
+        """Errors: `NotFoundError` where the array has no `int8` layout."""
+        self._rows = rows
+        self.row_bytes = rows.row_bytes
+        self._scale, self._offset = (
+            torch.from_numpy(graph.array(f"layout/{key}/int8/{part}"))
+            for part in ("scale", "offset")
+        )
+
+    def numbers(self, first: int, last: int) -> Tensor:
+        """As `Rows.numbers`."""
+        steps = (self._rows.numbers(first, last) - self._offset) / self._scale
+        # A column of one value has steps of 0.
+        steps = torch.where(self._scale > 0, steps, 0.0).nan_to_num(nan=0.0)
+        return self._offset + self._scale * steps.round().clamp(-128, 127)
+
+
 @contextmanager
-def rows_of(graph: Graph, key: str) -> Iterator[Rows | RowsInMemory]:
+def rows_of(
+    graph: Graph, key: str, precision: Precision = "exact"
+) -> Iterator[Rows | RowsInMemory | Steps]:
     """The rows of an array of a data set, or of the `.npy` at the path `key`."""
+    rows: Rows | RowsInMemory
     if key.endswith(".npy"):
         array: Any = np.load(key, mmap_mode="r")
         entry = {"dtype": array.dtype, "shape": array.shape, "data_offset": array.offset}
-        rows: Rows | RowsInMemory = Rows(Path(key), entry)
+        rows = Rows(Path(key), entry)
     elif "live" in graph.manifest:
         rows = RowsInMemory(graph.array(key))
     else:
         entry = graph.manifest["arrays"][key]
         rows = Rows(Path(graph.root) / entry["file"], entry)
     try:
-        yield rows
+        yield Steps(rows, graph, key) if precision == "int8" else rows
     finally:
         rows.close()
 

@@ -11,13 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from outercore.config.common import Precision
 from outercore.training.models import Network
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
 
 _NODE = "node"
 
 
-def of_network(model: Network, key: str, degrees: Tensor | None) -> Computation:
+def of_network(
+    model: Network, key: str, degrees: Tensor | None, precision: Precision = "exact"
+) -> Computation:
     """What a network computes from the features `key`.
 
     Shapes: `degrees` float32 [nodes] where it needs them.
@@ -25,7 +28,7 @@ def of_network(model: Network, key: str, degrees: Tensor | None) -> Computation:
     kinds: dict[str, type[_Layer]] = {"sage": _Sage, "gcn": _Gcn, "gin": _Gin, "gat": _Gat}
     kind = kinds[model.config.kind]
     return Computation(
-        inputs={_NODE: Input(lambda x, _: x, key)},
+        inputs={_NODE: Input(lambda x, _: x, key, precision)},
         layers=[kind(model, index, degrees) for index in range(model.layers)],
         head=model.head,
         needs_all=model.jumping,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from outercore.config.common import Precision
 from outercore.errors import InternalError
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class Input:
     int64 [rows]."""
     key: str | None = None
     """The array of features."""
+    precision: Precision = "exact"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ class TypedInference(LayerByLayer):
                 yield prediction_of(batch[labelled], logits)
 
     def _computation(self) -> Computation:
-        return of_typed_network(self._model, self._loaders.features() or {})
+        features = self._loaders.features() or {}
+        return of_typed_network(self._model, features, self._sampling.precision)
 
     def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
         name, roles = self._sampling.labels, self._graph.manifest["roles"]

@@ -32,6 +32,10 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
     or labelled nodes without the times that were named.
     """
     kind, of_nodes = config.model.kind, not (config.of_links or config.of_graphs)
+    if config.sampling.precision != "exact" and not of_nodes:
+        raise UnsupportedError(
+            "sampling.precision: rows of int8 are for labels of nodes\nhint: leave it out"
+        )
     if config.of_links and config.budget.far is not None:
         raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
     if not graph.is_typed:

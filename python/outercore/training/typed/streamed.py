@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from outercore.config.common import Precision
 from outercore.training.streamed.network import by_head, folded
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
 from outercore.training.typed.convolutions import of_head
@@ -22,22 +23,27 @@ if TYPE_CHECKING:
     from outercore.graph import EdgeType
 
 
-def of_typed_network(model: TypedNetwork, features: Mapping[str, str]) -> Computation:
+def of_typed_network(
+    model: TypedNetwork, features: Mapping[str, str], precision: Precision = "exact"
+) -> Computation:
     """What a network computes; `features` are the arrays of the node types that have some."""
     kind = _TransformerLayer if model.config.kind == "hgt" else _RelationSum
     return Computation(
-        inputs={name: _input(model, name, features) for name in model.schema.sources(0)},
+        inputs={name: _input(model, name, features, precision) for name in model.schema.sources(0)},
         layers=[kind(model, index) for index in range(model.layers)],
         head=model.head,
         needs_all=model.jumping,
     )
 
 
-def _input(model: TypedNetwork, name: str, features: Mapping[str, str]) -> Input:
+def _input(
+    model: TypedNetwork, name: str, features: Mapping[str, str], precision: Precision
+) -> Input:
     def encode(x: Tensor, nodes: Tensor) -> Tensor:
         return model.encoder(name, SimpleNamespace(x=x, n_id=nodes))
 
-    return Input(encode, features[name] if model.schema.inputs[name].features else None)
+    key = features[name] if model.schema.inputs[name].features else None
+    return Input(encode, key, precision)
 
 
 class _TypedLayer(LayerSteps):
