@@ -14,6 +14,18 @@ pub struct ReadCounters {
     pub useful_bytes: u64,
 }
 
+impl ReadCounters {
+    /// What was read since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            requests: self.requests - before.requests,
+            bytes: self.bytes - before.bytes,
+            useful_bytes: self.useful_bytes - before.useful_bytes,
+        }
+    }
+}
+
 impl AddAssign for ReadCounters {
     fn add_assign(&mut self, other: Self) {
         self.requests += other.requests;

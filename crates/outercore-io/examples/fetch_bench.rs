@@ -83,13 +83,7 @@ fn measure(
         }
     }
     std::hint::black_box(sum);
-    let after = engine.counters();
-    let counters = ReadCounters {
-        requests: after.requests - before.requests,
-        bytes: after.bytes - before.bytes,
-        useful_bytes: after.useful_bytes - before.useful_bytes,
-    };
-    Ok((counters, begun.elapsed()))
+    Ok((engine.counters().since(&before), begun.elapsed()))
 }
 
 fn make_reads(engine: &Engine, file: FileId, options: &Options) -> Result<Vec<PlannedRead>> {

@@ -246,11 +246,7 @@ impl Arrays {
     pub fn take_counters(&mut self) -> ReadCounters {
         let now = self.engine.counters();
         let before = std::mem::replace(&mut self.counted, now);
-        ReadCounters {
-            requests: now.requests - before.requests,
-            bytes: now.bytes - before.bytes,
-            useful_bytes: now.useful_bytes - before.useful_bytes,
-        }
+        now.since(&before)
     }
 }
 

@@ -215,10 +215,10 @@ impl Metrics {
 
     fn read(&self, array: &'static str, before: &ReadCounters, after: &ReadCounters) {
         let array = Array { array };
-        self.reads.get_or_create(&array).inc_by(after.requests - before.requests);
-        self.read_bytes.get_or_create(&array).inc_by(after.bytes - before.bytes);
-        let useful = after.useful_bytes - before.useful_bytes;
-        self.useful_bytes.get_or_create(&array).inc_by(useful);
+        let read = after.since(before);
+        self.reads.get_or_create(&array).inc_by(read.requests);
+        self.read_bytes.get_or_create(&array).inc_by(read.bytes);
+        self.useful_bytes.get_or_create(&array).inc_by(read.useful_bytes);
     }
 
     /// Open connections.

@@ -1,5 +1,7 @@
 //! The topology seam: what a sampler or an engine may ask of a graph's edges.
 
+use std::ops::Range;
+
 use outercore_core::{EdgeId, NodeId, ReadCounters, Result};
 
 pub mod resident;
@@ -13,6 +15,13 @@ pub struct Extent {
     pub start: u64,
     /// Number of in-edges.
     pub degree: u64,
+}
+
+impl Extent {
+    /// The positions of the in-edges.
+    pub fn positions(&self) -> Range<u64> {
+        self.start..self.start + self.degree
+    }
 }
 
 /// In-neighbours by position in CSC order.

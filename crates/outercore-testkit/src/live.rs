@@ -312,8 +312,7 @@ impl LiveModel {
         let nodes: Vec<u64> = (0..self.nodes).rev().collect();
         let mut extents = vec![Extent::default(); nodes.len()];
         topology.extents(&nodes, &mut extents).unwrap();
-        let positions: Vec<u64> =
-            extents.iter().flat_map(|e| e.start..e.start + e.degree).collect();
+        let positions: Vec<u64> = extents.iter().flat_map(Extent::positions).collect();
         let (mut sources, mut ids) = (vec![0; positions.len()], vec![0; positions.len()]);
         topology.sources(&positions, &mut sources).unwrap();
         topology.edge_ids(&positions, &mut ids).unwrap();

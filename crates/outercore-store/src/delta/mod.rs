@@ -293,8 +293,7 @@ impl Delta {
         }
         let mut extents = vec![Extent::default(); nodes.len()];
         base.extents(&nodes, &mut extents)?;
-        let positions: Vec<u64> =
-            extents.iter().flat_map(|extent| extent.start..extent.start + extent.degree).collect();
+        let positions: Vec<u64> = extents.iter().flat_map(Extent::positions).collect();
         let (mut sources, mut ids) = (vec![0; positions.len()], vec![0; positions.len()]);
         base.sources(&positions, &mut sources)?;
         base.edge_ids(&positions, &mut ids)?;
