@@ -83,7 +83,7 @@ pub(crate) struct Step {
 
 impl SampleConfig {
     /// The fan-outs of a hop, by type.
-    pub(crate) fn numbers(&self, hop: usize) -> Vec<FanOut> {
+    pub(crate) fn fan_outs_of(&self, hop: usize) -> Vec<FanOut> {
         match &self.types {
             None => vec![self.fan_outs[hop]],
             Some(types) => types.of.iter().map(|of| of[hop]).collect(),
@@ -106,7 +106,7 @@ impl SampleConfig {
                 let sources = types.schema.edge_types().iter().map(|edge_type| edge_type.source);
                 sources.map(looked_at).enumerate().map(step).collect()
             }
-            _ => self.numbers(hop).into_iter().enumerate().map(step).collect(),
+            _ => self.fan_outs_of(hop).into_iter().enumerate().map(step).collect(),
         }
     }
 
@@ -140,7 +140,7 @@ impl SampleConfig {
                 Choice::Ladies | Choice::Hgt => 1,
                 _ => frontier,
             };
-            let reached = self.numbers(hop).into_iter().map(|fan_out| match fan_out {
+            let reached = self.fan_outs_of(hop).into_iter().map(|fan_out| match fan_out {
                 FanOut::All => nodes,
                 FanOut::Take(count) => takers.saturating_mul(u64::from(count)),
             });

@@ -14,7 +14,7 @@ use crate::config::SampleConfig;
 use crate::sampler::sample_group;
 use crate::seeds::Seeds;
 
-/// Nodes whose degrees are looked up at once.
+/// Columns whose degrees are looked up at once.
 const DEGREES_AT_ONCE: u64 = 64 << 10;
 
 /// How to run ahead.
@@ -144,9 +144,10 @@ pub fn presample(
     }
 }
 
-/// The `count` nodes with the most in-edges, ascending, and how in-edges are spread.
+/// The `count` columns with the most in-edges, ascending, and how in-edges are spread.
 ///
-/// Where edges go both ways a node is sampled about as often as it has neighbours.
+/// A column is a node, in a typed graph one for each edge type into it. Where edges go both ways a
+/// node is sampled about as often as it has neighbours.
 ///
 /// **Cost** one pass over the offsets; 20 bytes per row asked for.
 ///
@@ -155,16 +156,16 @@ pub fn presample(
 pub fn in_degree(topology: &dyn Topology, count: usize) -> Result<(Vec<NodeId>, Coverage)> {
     let mut rows_of: BTreeMap<u64, u64> = BTreeMap::new();
     let mut failed = None;
-    let nodes = topology.num_nodes();
+    let columns = topology.num_columns();
     let mut extents = Vec::new();
-    let mut chunks = (0..nodes).step_by(DEGREES_AT_ONCE as usize);
+    let mut chunks = (0..columns).step_by(DEGREES_AT_ONCE as usize);
     let mut asked = Vec::new();
     let mut at = 0;
     let degrees = std::iter::from_fn(|| {
         if at == extents.len() {
             let start = chunks.next()?;
             asked.clear();
-            asked.extend(start..(start + DEGREES_AT_ONCE).min(nodes));
+            asked.extend(start..(start + DEGREES_AT_ONCE).min(columns));
             extents.resize(asked.len(), Extent::default());
             if let Err(error) = topology.extents(&asked, &mut extents) {
                 failed = Some(error);
@@ -172,10 +173,10 @@ pub fn in_degree(topology: &dyn Topology, count: usize) -> Result<(Vec<NodeId>, 
             }
             at = 0;
         }
-        let (node, degree) = (asked[at], extents[at].degree);
+        let (column, degree) = (asked[at], extents[at].degree);
         *rows_of.entry(degree).or_default() += 1;
         at += 1;
-        Some((node, degree))
+        Some((column, degree))
     });
     let rows = hottest(degrees, count);
     match failed {

@@ -37,6 +37,9 @@ const EDGES_PER_EXTENT: usize = 4;
 /// their tables at once they are dense.
 const MOST_SPARSE: usize = 1 << 19;
 
+/// Batches whose nodes have scores at the same time, at most.
+const MOST_SCORED: usize = 4;
+
 /// Above this degree a draw does not fit into a lane.
 const LANE_DEGREES: u64 = u32::MAX as u64;
 
@@ -255,7 +258,10 @@ impl Sampler<'_> {
         let mut works: Vec<Work<N>> = group.into_par_iter().map(start).collect();
         let mut lookups = Lookups::default();
         if matches!(self.config.rules.choice, Choice::Hgt) {
-            self.draw_nodes(&mut works, &mut lookups)?;
+            // Scores take memory that no plan has for each batch of a group.
+            for few in works.chunks_mut(rayon::current_num_threads().clamp(1, MOST_SCORED)) {
+                self.draw_nodes(few, &mut lookups)?;
+            }
         } else {
             self.sample_hops(&mut works, &mut lookups)?;
         }

@@ -6,13 +6,13 @@ use outercore_core::{Bytes, NodeId, Result};
 use outercore_store::{Extent, Topology};
 
 use crate::config::{FanOut, SampleConfig, Step};
-use crate::rules::Choice;
+use crate::rules::{Choice, pieces};
 
 /// Columns that are looked at together.
 const COLUMNS_AT_ONCE: usize = 64 << 10;
 
-/// Edges whose sources are looked up together, at least.
-const EDGES_AT_ONCE: usize = 256 << 10;
+/// Edges whose sources are looked up together.
+const EDGES_AT_ONCE: u64 = 256 << 10;
 
 /// Whether [`expected_visits`] can be computed for `config`: every neighbour of a node must be as
 /// likely as any other, without weights or times.
@@ -78,7 +78,8 @@ pub fn expected_visits(
         to: vec![0.0; nodes],
     };
     for number in 0..config.fan_outs.len() {
-        for step in config.steps(number) {
+        let reads = |step: &Step| step.fan_out != FanOut::Take(0);
+        for step in config.steps(number).into_iter().filter(reads) {
             let (first_node, columns) = match &config.types {
                 None => (0, 0..nodes as u64),
                 Some(types) => {
@@ -87,7 +88,7 @@ pub fn expected_visits(
                     (targets.start, edges.columns.clone())
                 }
             };
-            hop.walk(topology, step, first_node, columns)?;
+            hop.walk(topology, step.fan_out, first_node, columns)?;
         }
         for (visits, more) in visits.iter_mut().zip(&hop.to) {
             *visits += more;
@@ -97,7 +98,7 @@ pub fn expected_visits(
     Ok(visits)
 }
 
-/// Visits on their way over the edges.
+/// Visits of one hop.
 struct Hop {
     replace: bool,
     /// Of each node; what each of its in-edges carries, once the node was looked at.
@@ -125,61 +126,56 @@ impl Hop {
     fn walk(
         &mut self,
         topology: &dyn Topology,
-        step: Step,
+        fan_out: FanOut,
         first_node: NodeId,
-        columns: Range<u64>,
+        mut columns: Range<u64>,
     ) -> Result<()> {
+        let first = columns.start;
+        let node_of = |column: u64| (first_node + (column - first)) as usize;
         let (mut asked, mut extents) = (Vec::with_capacity(COLUMNS_AT_ONCE), Vec::new());
-        let (mut positions, mut sources, mut targets) = (Vec::new(), Vec::new(), Vec::new());
-        let mut columns = columns.peekable();
-        let node_of = |column: u64, first: u64| (first_node + (column - first)) as usize;
-        let Some(&first) = columns.peek() else { return Ok(()) };
-        while columns.peek().is_some() {
+        let (mut positions, mut sources) = (Vec::new(), Vec::new());
+        while !columns.is_empty() {
             asked.clear();
-            let visited = |column: &u64| self.from[node_of(*column, first)] > 0.0;
+            let visited = |column: &u64| self.from[node_of(*column)] > 0.0;
             asked.extend(columns.by_ref().filter(visited).take(COLUMNS_AT_ONCE));
             extents.clear();
             extents.resize(asked.len(), Extent::default());
             topology.extents(&asked, &mut extents)?;
-            for (at, (&column, extent)) in asked.iter().zip(&extents).enumerate() {
-                let node = node_of(column, first);
-                positions.extend(extent.start..extent.start + extent.degree);
-                targets.push((node, step.fan_out, extent.degree));
-                if positions.len() >= EDGES_AT_ONCE || at + 1 == asked.len() {
-                    sources.resize(positions.len(), 0);
-                    topology.sources(&positions, &mut sources)?;
-                    self.pass_on(&targets, &sources);
-                    positions.clear();
-                    targets.clear();
+            for piece in pieces(&extents, EDGES_AT_ONCE) {
+                positions.clear();
+                positions.extend(extents[piece.clone()].iter().flat_map(Extent::positions));
+                sources.resize(positions.len(), 0);
+                topology.sources(&positions, &mut sources)?;
+                let mut rest = &sources[..];
+                for (&column, extent) in asked[piece.clone()].iter().zip(&extents[piece]) {
+                    let own =
+                        rest.split_off(..extent.degree as usize).expect("those of its extent");
+                    self.pass_on(node_of(column), fan_out, own);
                 }
             }
         }
         Ok(())
     }
 
-    /// Passes the visits of `targets` (node, fan-out, degree) to their sources, in order.
-    fn pass_on(&mut self, targets: &[(usize, FanOut, u64)], mut sources: &[NodeId]) {
-        for &(node, fan_out, degree) in targets {
-            let own;
-            (own, sources) = sources.split_at(degree as usize);
-            if degree == 0 {
-                continue;
-            }
-            let (visits, share) = (self.from[node], self.share(fan_out, degree));
-            match &self.came {
-                None => own.iter().for_each(|&source| self.to[source as usize] += visits * share),
-                Some(came) => {
-                    for &source in own {
-                        let others = (visits - came[source as usize]).max(0.0);
-                        self.to[source as usize] += others * share;
-                    }
-                    self.from[node] = visits * share;
+    /// Passes the visits of a node to its sources, in order.
+    fn pass_on(&mut self, node: usize, fan_out: FanOut, sources: &[NodeId]) {
+        if sources.is_empty() {
+            return;
+        }
+        let (visits, share) = (self.from[node], self.share(fan_out, sources.len() as u64));
+        match &self.came {
+            None => sources.iter().for_each(|&source| self.to[source as usize] += visits * share),
+            Some(came) => {
+                for &source in sources {
+                    let others = (visits - came[source as usize]).max(0.0);
+                    self.to[source as usize] += others * share;
                 }
+                self.from[node] = visits * share;
             }
         }
     }
 
-    /// Makes where the hop led to where the next one starts.
+    /// Starts the next hop from the nodes that this hop reached.
     fn turn(&mut self) {
         std::mem::swap(&mut self.from, &mut self.to);
         if let Some(came) = &mut self.came {

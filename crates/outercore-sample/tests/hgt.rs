@@ -158,3 +158,20 @@ fn a_budget_of_too_many_nodes_is_an_error() {
     let error = sample_group(&resident(&graph), Stream::new(0, 0), group, &config, &pool);
     assert!(error.unwrap_err().to_string().contains("batch 2 draws from 5 nodes"));
 }
+
+#[test]
+fn only_as_many_batches_have_scores_at_once_as_there_are_threads() {
+    let graph = two_papers();
+    let counts = vec![vec![FanOut::Take(1)], vec![FanOut::Take(1)]];
+    // Each batch draws from 5 authors.
+    let config = SampleConfig { most_edges: Some(8), ..hgt(&graph, counts) };
+    let group = (0..6).map(|batch| Seeds { batch, nodes: vec![5, 6], times: vec![] });
+    let group: Vec<Seeds> = group.collect();
+    let sampled = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        sample_group(&resident(&graph), Stream::new(0, 0), group.clone(), &config, &pool)
+    };
+    assert_eq!(sampled(1).unwrap().len(), 6);
+    let error = sampled(2).unwrap_err().to_string();
+    assert!(error.contains("batches 0, 1 draw from 10 nodes"), "{error}");
+}

@@ -4,7 +4,7 @@ use outercore_core::{Bytes, Stream};
 use outercore_sample::hotness::{HotRows, PresampleConfig, in_degree, presample};
 use outercore_sample::{FanOut, SampleConfig, Seeds, sample_group};
 use outercore_store::resident::ResidentTopology;
-use outercore_testkit::Csc;
+use outercore_testkit::{Csc, TypedGraph};
 
 fn resident(graph: &Csc) -> ResidentTopology {
     let Csc { offsets, sources, ids } = graph.clone();
@@ -58,5 +58,37 @@ fn in_degree_ranks_nodes_by_their_columns() {
         assert_eq!(rows, order, "{name}");
         let expected = covered as f64 / graph.num_edges().max(1) as f64;
         assert!((coverage.share(20) - expected).abs() < 1e-12, "{name}");
+    }
+}
+
+#[test]
+fn in_degree_of_a_typed_graph_looks_at_each_column() {
+    let writes = [(0, 0), (1, 0), (2, 0), (0, 1)];
+    let node_types = [("author", 5), ("paper", 2)];
+    // Fewer columns than nodes: authors have none.
+    let one = TypedGraph::new(&node_types, &[("author", "writes", "paper", &writes)]);
+    // More columns than nodes; the last one has most in-edges.
+    let reviews = [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)];
+    let several = TypedGraph::new(
+        &node_types,
+        &[
+            ("author", "reads", "paper", &writes),
+            ("author", "knows", "author", &[(0, 1)]),
+            ("author", "writes", "paper", &reviews),
+        ],
+    );
+    for (graph, hottest) in [(one, vec![0]), (several, vec![5, 8])] {
+        let Csc { offsets, sources, ids } = graph.union();
+        let degree = |column: u64| offsets[column as usize + 1] - offsets[column as usize];
+        let columns = graph.schema.num_columns();
+        let (rows, coverage) = {
+            let nodes = graph.schema.num_nodes();
+            let (offsets, ids) = (offsets.clone(), Some(ids.into()));
+            let graph = ResidentTopology::from_columns(nodes, offsets, sources, ids).unwrap();
+            in_degree(&graph, hottest.len()).unwrap()
+        };
+        assert_eq!(rows, hottest);
+        let some = (0..columns).filter(|&column| degree(column) > 0).count();
+        assert_eq!(coverage.rows(), some as u64);
     }
 }

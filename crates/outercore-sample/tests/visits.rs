@@ -1,14 +1,17 @@
 //! Expected visits against a dense model, and against what batches really visit.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
-use outercore_core::Stream;
+use outercore_core::{EdgeId, NodeId, Result, Stream};
 use outercore_io::{CostModel, EngineConfig};
 use outercore_sample::hotness::{PresampleConfig, presample};
 use outercore_sample::visits::expected_visits;
 use outercore_sample::{FanOut, SampleConfig, Seeds, TypedFanOuts};
 use outercore_store::paged::PagedTopology;
 use outercore_store::resident::ResidentTopology;
+use outercore_store::{Extent, Topology};
 use outercore_testkit::{Csc, TypedGraph, Width, write_data_set};
 
 fn resident(graph: &Csc) -> ResidentTopology {
@@ -135,6 +138,40 @@ fn a_topology_on_disk_gives_the_same_bits() {
         let paged = PagedTopology::open(&data_set, engine, CostModel::default(), offsets_resident);
         let found = expected_visits(&paged.unwrap(), seeds(), &config, false).unwrap();
         assert!(found == expected, "offsets resident: {offsets_resident}");
+    }
+}
+
+#[test]
+fn no_edge_is_read_where_none_is_taken() {
+    let topology = Counting(resident(&Csc::power_law(300, 4000, 1)), AtomicU64::new(0));
+    let visits = |fan_outs: &[FanOut]| {
+        expected_visits(&topology, 0..300, &config(fan_outs.to_vec()), false).unwrap()
+    };
+    assert_eq!(visits(&[FanOut::Take(0), FanOut::Take(5)]), [1.0; 300]);
+    assert_eq!(topology.1.load(Relaxed), 0);
+    visits(&[FanOut::Take(5), FanOut::Take(0)]);
+    assert_eq!(topology.1.load(Relaxed), 4000);
+}
+
+/// Counts the edges whose sources are looked up.
+struct Counting(ResidentTopology, AtomicU64);
+
+impl Topology for Counting {
+    fn num_nodes(&self) -> u64 {
+        self.0.num_nodes()
+    }
+    fn num_edges(&self) -> u64 {
+        self.0.num_edges()
+    }
+    fn extents(&self, columns: &[NodeId], extents: &mut [Extent]) -> Result<()> {
+        self.0.extents(columns, extents)
+    }
+    fn sources(&self, positions: &[u64], sources: &mut [NodeId]) -> Result<()> {
+        self.1.fetch_add(positions.len() as u64, Relaxed);
+        self.0.sources(positions, sources)
+    }
+    fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()> {
+        self.0.edge_ids(positions, ids)
     }
 }
 

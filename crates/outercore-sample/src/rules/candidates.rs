@@ -15,7 +15,7 @@ use crate::config::Step;
 use crate::pick::{Picker, Taken};
 
 /// Edges that are looked at together: a bound of the memory that rules take.
-const PIECE: u64 = 1 << 20;
+pub(crate) const PIECE: u64 = 1 << 20;
 
 /// Columns of one step, of any batches.
 pub(crate) struct RuledColumns<'a> {
@@ -63,13 +63,13 @@ struct Looks {
     sources: Vec<NodeId>,
 }
 
-/// Cuts columns so that each part has at most [`PIECE`] edges or one column.
-pub(crate) fn pieces(extents: &[Extent]) -> Vec<Range<usize>> {
+/// Cuts columns so that each part has at most `most` edges or one column.
+pub(crate) fn pieces(extents: &[Extent], most: u64) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut first = 0;
     while first < extents.len() {
         let (mut last, mut edges) = (first, 0u64);
-        while last < extents.len() && (last == first || edges + extents[last].degree <= PIECE) {
+        while last < extents.len() && (last == first || edges + extents[last].degree <= most) {
             edges += extents[last].degree;
             last += 1;
         }
@@ -95,7 +95,7 @@ impl RuledColumns<'_> {
             return self.pick_latest();
         }
         let (mut positions, mut counts) = (Vec::new(), Vec::with_capacity(self.columns.len()));
-        for piece in pieces(self.extents) {
+        for piece in pieces(self.extents, PIECE) {
             for (start, places) in self.piece(piece.start, piece.end)? {
                 counts.push(places.len());
                 positions.extend(places.into_iter().map(|place| start + place));
@@ -110,8 +110,7 @@ impl RuledColumns<'_> {
         let mut first = 0;
         for &share in self.shares {
             let extents = &self.extents[first..first + share];
-            let of_extent = |extent: &Extent| extent.start..extent.start + extent.degree;
-            let positions: Vec<u64> = extents.iter().flat_map(of_extent).collect();
+            let positions: Vec<u64> = extents.iter().flat_map(Extent::positions).collect();
             let mut sources = vec![0; positions.len()];
             self.topology.sources(&positions, &mut sources)?;
             let degrees: Vec<u64> = extents.iter().map(|extent| extent.degree).collect();
@@ -131,8 +130,7 @@ impl RuledColumns<'_> {
     /// Where the in-edges of each column begin, and the places picked among them.
     fn piece(&self, first: usize, last: usize) -> Result<Vec<(u64, Places)>> {
         let extents = &self.extents[first..last];
-        let of_extent = |extent: &Extent| extent.start..extent.start + extent.degree;
-        let positions: Vec<u64> = extents.iter().flat_map(of_extent).collect();
+        let positions: Vec<u64> = extents.iter().flat_map(Extent::positions).collect();
         let looks = self.look_at(first, last, &positions)?;
         let mut at = 0;
         let starts: Vec<usize> = extents

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use outercore_core::{NodeId, Stream};
+use outercore_core::{NodeId, Stream, mix};
 
-use super::pick::OF_SOURCES;
+use super::pick::{OF_SOURCES, first, key};
 use crate::config::FanOut;
 
 type Scores = HashMap<NodeId, f64, BuildHasherDefault<SpreadIds>>;
@@ -20,9 +20,7 @@ impl Hasher for SpreadIds {
     }
 
     fn write_u64(&mut self, id: u64) {
-        let spread = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        // A table looks at the highest and at the lowest bits.
-        self.0 = spread ^ (spread >> 32);
+        self.0 = mix(id);
     }
 
     fn finish(&self) -> u64 {
@@ -71,19 +69,11 @@ impl NodeBudget {
             if count == 0 {
                 continue;
             }
-            let key = |(&node, &score): (&NodeId, &f64)| {
+            let keyed = scores.iter().map(|(&node, &score)| {
                 let draw = stream.uniform(batch, hop | OF_SOURCES, node).unit();
-                (-(1.0 - draw).ln() / (score * score), node)
-            };
-            let mut keyed: Vec<(f64, NodeId)> = scores.iter().map(key).collect();
-            let by_key =
-                |a: &(f64, NodeId), b: &(f64, NodeId)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-            if count < keyed.len() {
-                keyed.select_nth_unstable_by(count, by_key);
-                keyed.truncate(count);
-            }
-            keyed.sort_unstable_by(by_key);
-            for (_, node) in keyed {
+                (key(draw, score * score), node)
+            });
+            for node in first(keyed.collect(), count) {
                 scores.remove(&node);
                 drawn.push(node);
             }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use outercore_core::Stream;
 
-use super::pick::OF_SOURCES;
+use super::pick::{OF_SOURCES, first, key};
 use crate::config::FanOut;
 
 /// The in-edges of the nodes of a layer, one after the other.
@@ -38,15 +38,11 @@ impl Layer<'_> {
         }
         let chosen: Option<HashSet<u64>> = match fan_out {
             FanOut::Take(count) if (count as usize) < importance.len() => {
-                let mut keyed: Vec<(f64, u64)> = importance
-                    .iter()
-                    .map(|(&source, &p)| {
-                        let draw = stream.uniform(batch, hop | OF_SOURCES, source).unit();
-                        (-(1.0 - draw).ln() / p, source)
-                    })
-                    .collect();
-                keyed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-                Some(keyed.into_iter().take(count as usize).map(|(_, source)| source).collect())
+                let keyed = importance.iter().map(|(&source, &p)| {
+                    let draw = stream.uniform(batch, hop | OF_SOURCES, source).unit();
+                    (key(draw, p), source)
+                });
+                Some(first(keyed.collect(), count as usize).into_iter().collect())
             }
             _ => None,
         };

@@ -6,7 +6,7 @@ use outercore_core::{NodeId, Result};
 use outercore_store::Extent;
 use rayon::prelude::*;
 
-use super::candidates::{Picked, RuledColumns, pieces};
+use super::candidates::{PIECE, Picked, RuledColumns, pieces};
 use super::pick::Places;
 use super::{EqualTimes, TimeOrder};
 use crate::config::FanOut;
@@ -20,8 +20,6 @@ impl RuledColumns<'_> {
     pub(super) fn takes_latest(&self) -> bool {
         let (of_edges, of_nodes) = self.times();
         self.rules.times.as_ref().is_some_and(|times| times.order == TimeOrder::Last)
-            && self.is_member.is_none()
-            && self.seed_times.len() == self.columns.len()
             && (of_edges.is_some() || of_nodes.is_some())
     }
 
@@ -35,7 +33,7 @@ impl RuledColumns<'_> {
         let mut askers: Vec<Vec<usize>> = vec![Vec::new(); extents.len()];
         asked.iter().enumerate().for_each(|(place, &column)| askers[column].push(place));
         let mut found: Vec<Places> = vec![Places::default(); asked.len()];
-        for piece in pieces(&extents) {
+        for piece in pieces(&extents, PIECE) {
             let columns = self.by_time(&extents[piece.clone()])?;
             let of_piece: Vec<(usize, Places)> = piece
                 .into_par_iter()
@@ -69,8 +67,7 @@ impl RuledColumns<'_> {
     }
 
     fn by_time(&self, extents: &[Extent]) -> Result<Vec<ByTime>> {
-        let of_extent = |extent: &Extent| extent.start..extent.start + extent.degree;
-        let positions: Vec<u64> = extents.iter().flat_map(of_extent).collect();
+        let positions: Vec<u64> = extents.iter().flat_map(Extent::positions).collect();
         let rows = match self.times().0 {
             Some(_) => self.rows_at(&positions)?,
             None => Vec::new(),

@@ -12,7 +12,7 @@ use outercore_core::{Error, Result};
 use outercore_store::row_values::RowValues;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use candidates::{Picked, RuledColumns, pieces};
+pub(crate) use candidates::{PIECE, Picked, RuledColumns, pieces};
 pub(crate) use hgt::NodeBudget;
 
 use crate::seeds::Seeds;

@@ -11,6 +11,24 @@ pub(super) const OF_SOURCES: u32 = 0x80;
 /// Places of in-edges, among all of a node.
 pub(super) type Places = Vec<u64>;
 
+/// The key of a number that has a draw in `[0, 1)` and a weight.
+///
+/// The numbers with the smallest keys are a choice without replacement, in proportion to the weights.
+pub(super) fn key(draw: f64, weight: f64) -> f64 {
+    -(1.0 - draw).ln() / weight
+}
+
+/// The `count` numbers with the smallest keys, or all, in this order; of equal keys the smaller ones.
+pub(super) fn first(mut keyed: Vec<(f64, u64)>, count: usize) -> Vec<u64> {
+    let by_key = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    if count < keyed.len() {
+        keyed.select_nth_unstable_by(count, by_key);
+        keyed.truncate(count);
+    }
+    keyed.sort_unstable_by(by_key);
+    keyed.into_iter().map(|(_, number)| number).collect()
+}
+
 /// `picker`'s choice of `among`, each equally likely; ascending without replacement.
 pub(super) fn uniform(
     picker: Picker,
@@ -25,8 +43,8 @@ pub(super) fn uniform(
 
 /// A choice of `among` in proportion to weights, none of which is negative.
 ///
-/// Without replacement each edge gets the key `-ln(u) / weight`, where `u` is drawn for the edge,
-/// and the smallest keys win; ascending by place. With replacement draws fall into the sums of weights.
+/// Without replacement each edge has a draw, and the smallest [keys](key) win; ascending by place.
+/// With replacement draws fall into the sums of weights.
 pub(super) fn weighted(
     fan_out: FanOut,
     replace: bool,
@@ -52,13 +70,8 @@ pub(super) fn weighted(
         };
         return (0..count).map(draw).collect();
     }
-    let mut keyed: Vec<(f64, u64)> =
-        possible.map(|(place, weight)| (-(1.0 - draws.unit()).ln() / weight, place)).collect();
-    if (count as usize) < keyed.len() {
-        keyed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        keyed.truncate(count as usize);
-    }
-    let mut places: Places = keyed.into_iter().map(|(_, place)| place).collect();
+    let keyed = possible.map(|(place, weight)| (key(draws.unit(), weight), place)).collect();
+    let mut places = first(keyed, count as usize);
     places.sort_unstable();
     places
 }

@@ -10,7 +10,7 @@ use super::choose::for_each;
 use super::lookups::Lookups;
 use super::work::Work;
 use crate::config::Step;
-use crate::rules::{NodeBudget, pieces};
+use crate::rules::{NodeBudget, PIECE, pieces};
 use crate::stored::Stored;
 
 /// Columns of one batch and one step: their places among all, and the node type of their sources.
@@ -31,11 +31,11 @@ impl Sampler<'_> {
             let steps = self.config.steps(hop);
             self.ask(&steps, works, lookups);
             self.fill(&steps, works, lookups, &mut budgets)?;
-            let counts = self.config.numbers(hop);
+            let counts = self.config.fan_outs_of(hop);
             let pairs = works.iter_mut().zip(&mut budgets).collect();
             for_each(pairs, |(work, budget)| {
                 let drawn = budget.draw(self.stream, work.batch.batch, hop as u32, &counts);
-                // The places that this notes as sources go when the edges between all nodes come.
+                // This also notes places as sources; `restart_edges` drops them.
                 work.relabel(&drawn, |_| ())?;
                 work.end_hop(false);
                 Ok(())
@@ -56,12 +56,10 @@ impl Sampler<'_> {
         extents.resize(columns.len(), Extent::default());
         self.topology.extents(columns, extents)?;
         let shares = self.shares_of(steps, shares, works.len());
-        for piece in pieces(extents) {
+        for piece in pieces(extents, PIECE) {
             let of_piece = &extents[piece.clone()];
             positions.clear();
-            positions.extend(
-                of_piece.iter().flat_map(|extent| extent.start..extent.start + extent.degree),
-            );
+            positions.extend(of_piece.iter().flat_map(Extent::positions));
             answers.resize(positions.len(), 0);
             self.topology.sources(positions, answers)?;
             let mut starts = Vec::with_capacity(of_piece.len() + 1);
@@ -84,13 +82,12 @@ impl Sampler<'_> {
                         }
                     }
                 }
-                match self.config.most_edges {
-                    Some(most) if budget.len() as u64 > most => {
-                        Err(too_many_nodes(work.batch.batch, budget.len()))
-                    }
-                    _ => Ok(()),
-                }
+                Ok(())
             })?;
+            let nodes = budgets.iter().map(NodeBudget::len).sum::<usize>() as u64;
+            if self.config.most_edges.is_some_and(|most| nodes > most) {
+                return Err(too_many_nodes(works, nodes));
+            }
         }
         Ok(())
     }
@@ -112,8 +109,14 @@ impl Sampler<'_> {
     }
 }
 
-fn too_many_nodes(batch: u64, nodes: usize) -> Error {
-    let text = format!("batch {batch} draws from {nodes} nodes or more, too many for the budget");
-    Error::new(ErrorKind::Budget, text)
-        .hint("raise --memory, or lower the batch size or the numbers of samples")
+fn too_many_nodes<N>(works: &[Work<N>], nodes: u64) -> Error {
+    let numbers: Vec<String> = works.iter().map(|work| work.batch.batch.to_string()).collect();
+    let batches = match &numbers[..] {
+        [only] => format!("batch {only} draws"),
+        several => format!("batches {} draw", several.join(", ")),
+    };
+    let text = format!("{batches} from {nodes} nodes or more, too many for the budget");
+    Error::new(ErrorKind::Budget, text).hint(
+        "raise --memory, or lower the batch size, the numbers of samples or the number of threads",
+    )
 }
