@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import naive
 import outercore as oc
+from outercore import analytics
 from outercore.cli import app
 from outercore.errors import BudgetError, InvalidError, NotFoundError
 from outercore.graph import EdgeType, edge_type_key
@@ -120,6 +121,11 @@ def test_weights_of_a_relation_count_and_those_of_all_edge_types_are_refused(pla
         oc.pagerank(graph, weights="weight")
     with pytest.raises(NotFoundError, match="it has weight"):
         oc.pagerank(graph, relation=CITES, weights="length")
+    oc.grid(graph, relation=CITES, overwrite=True)
+    with pytest.raises(InvalidError, match="--relation paper,cites,paper --weights weight --over"):
+        analytics.plan("pagerank", graph, relation=CITES, weights="weight")
+    with pytest.raises(InvalidError, match="--relation author,writes,paper --overwrite"):
+        analytics.plan("pagerank", graph, relation=WRITES)
 
 
 def test_values_are_the_same_whatever_the_budget(planted: Path) -> None:

@@ -86,7 +86,7 @@ fn fingerprint(algorithm: &Algorithm, teleport: &Teleport, grid: &GridHeader) ->
             "connected": grid.connected,
         },
     });
-    // Absent without one, as in the checkpoints of earlier releases.
+    // Left out without a relation, so that older checkpoints still match.
     if let Some(relation) = &grid.relation {
         fingerprint["relation"] = relation.as_str().into();
     }

@@ -1,7 +1,7 @@
 //! The grid of a data set, with the edge types and the weights asked for.
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_grid::{BuildOptions, Grid, GridSource};
+use outercore_grid::{BuildOptions, Grid, GridSource, rebuild_command};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
 
@@ -63,16 +63,7 @@ pub(crate) fn check_grid(
     weights: Option<&str>,
     config: &RunConfig,
 ) -> Result<()> {
-    let wanted = config.relation.as_deref();
-    if grid.source().relation() != wanted {
-        let root = data_set.root().display();
-        let shown = |relation: Option<&str>| relation.unwrap_or("all edge types").to_owned();
-        let (found, wanted) = (shown(grid.source().relation()), shown(wanted));
-        return Err(Error::invalid(format!(
-            "the grid of `{root}` has the arcs of {found}, expected {wanted}"
-        ))
-        .hint("run without `--plan`, which builds the grid of the relation"));
-    }
+    grid.check_relation(data_set.root(), config.relation.as_deref())?;
     check_weights(data_set, grid, algorithm, weights)
 }
 
@@ -85,11 +76,10 @@ fn check_weights(
 ) -> Result<()> {
     let Some(name) = weights else { return Ok(()) };
     if grid.header().weights.as_deref() != Some(name) {
-        let root = data_set.root().display();
-        return Err(Error::invalid(format!(
-            "the grid of `{root}` is without the weights `{name}`"
-        ))
-        .hint(format!("run `outercore grid {root} --weights {name} --overwrite`")));
+        let root = data_set.root();
+        let command = rebuild_command(root, grid.source().relation(), Some(name));
+        let text = format!("the grid of `{}` is without the weights `{name}`", root.display());
+        return Err(Error::invalid(text).hint(format!("run `{command}`")));
     }
     match grid.header().least_weight {
         Some(least) if least < 0.0 && algorithm != "a stream" => Err(Error::invalid(format!(

@@ -31,6 +31,19 @@ pub(crate) const ALL: [&str; 7] = [HEADER, PIECES, BLOCKS, ORDER, OUT_DEGREES, I
 pub(crate) const MEND: &str =
     "run `outercore check DATASET`; `outercore grid DATASET --overwrite` builds the grid anew";
 
+/// The command that builds the grid of the data set at `root` anew, with the edge type `relation` and
+/// the array `weights` where they are given.
+pub fn rebuild_command(root: &Path, relation: Option<&str>, weights: Option<&str>) -> String {
+    let mut command = format!("outercore grid {}", root.display());
+    if let Some(relation) = relation {
+        command += &format!(" --relation {}", relation.replace("__", ","));
+    }
+    if let Some(weights) = weights {
+        command += &format!(" --weights {weights}");
+    }
+    command + " --overwrite"
+}
+
 /// The version of the grid that this build writes and reads.
 pub const GRID_VERSION: u32 = 3;
 
@@ -122,6 +135,8 @@ impl GridHeader {
             format: String,
             version: u32,
             #[serde(default)]
+            relation: Option<String>,
+            #[serde(default)]
             weights: Option<String>,
         }
         let corrupt = |what: String| Error::corrupt(what).hint(MEND);
@@ -132,14 +147,14 @@ impl GridHeader {
         }
         if preamble.version != GRID_VERSION {
             let what = format!("version {}, this build reads {GRID_VERSION}", preamble.version);
-            let weights =
-                preamble.weights.map_or(String::new(), |name| format!(" --weights {name}"));
-            let anew = format!("`outercore grid {}{weights} --overwrite`", root.display());
+            let Preamble { relation, weights, .. } = preamble;
+            let anew = rebuild_command(root, relation.as_deref(), weights.as_deref());
             return Err(if preamble.version < GRID_VERSION {
-                Error::invalid(what).hint(format!("build it anew: {anew}"))
+                Error::invalid(what).hint(format!("build it anew: `{anew}`"))
             } else {
-                Error::new(ErrorKind::Version, what)
-                    .hint(format!("use a newer outercore, or build the grid for this one: {anew}"))
+                Error::new(ErrorKind::Version, what).hint(format!(
+                    "use a newer outercore, or build the grid for this one: `{anew}`"
+                ))
             });
         }
         let header: Self =

@@ -18,7 +18,7 @@ pub use arcs::{Arcs, SHORT, Side, length_group};
 pub use build::{BuildOptions, BuildSummary, OnProgress, build};
 pub use header::{
     BLOCKS, GRID_VERSION, GridHeader, HEADER, IN_DEGREES, MAX_PARTITIONS, ORDER, OUT_DEGREES,
-    PIECES, WEIGHTS,
+    PIECES, WEIGHTS, rebuild_command,
 };
 pub use open::Grid;
 pub use piece::{Codec, Decoder, PIECE_EDGES, Piece, PieceWeights, encode};

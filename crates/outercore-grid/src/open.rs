@@ -1,12 +1,14 @@
 //! Opening a grid: its header and its piece records, checked; no edge is read.
 
+use std::path::Path;
+
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::DType;
 use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
 use crate::header::{
     BLOCKS, GridHeader, HEADER, IN_DEGREES, MEND, ORDER, OUT_DEGREES, PIECES, WEIGHTS, in_array,
-    topology,
+    rebuild_command, topology,
 };
 use crate::piece::{ALIGN, PIECE_EDGES, Piece};
 use crate::shape::GridShape;
@@ -64,7 +66,14 @@ impl Grid {
             return Err(Error::invalid(format!(
                 "the grid of `{root}` belongs to another topology"
             ))
-            .hint(format!("rebuild: `outercore grid {root} --overwrite`")));
+            .hint(format!(
+                "rebuild: `{}`",
+                rebuild_command(
+                    data_set.root(),
+                    header.relation.as_deref(),
+                    header.weights.as_deref()
+                )
+            )));
         };
         let shape = header.shape();
         let array = |key: &str, dtype: DType, extents: &[u64]| {
@@ -121,6 +130,26 @@ impl Grid {
     /// What it is made of.
     pub fn source(&self) -> &GridSource {
         &self.source
+    }
+
+    /// Checks that the grid, of the data set at `root`, has the arcs of the edge type `wanted`, or of
+    /// all.
+    ///
+    /// # Errors
+    /// `Invalid`: it has others; with the command that builds it anew.
+    pub fn check_relation(&self, root: &Path, wanted: Option<&str>) -> Result<()> {
+        let found = self.source.relation();
+        if found == wanted {
+            return Ok(());
+        }
+        let name = |relation: Option<&str>| relation.unwrap_or("all edge types").to_owned();
+        Err(Error::invalid(format!(
+            "the grid of `{}` has the arcs of {}, expected {}",
+            root.display(),
+            name(found),
+            name(wanted)
+        ))
+        .hint(format!("rebuild: `{}`", rebuild_command(root, wanted, None))))
     }
 
     /// The pieces in file order.

@@ -116,32 +116,36 @@ impl GridSource {
         self.nodes
     }
 
-    /// The key of the array `name` of the edges; a name with a slash is a key already.
+    /// The key of the array `name` of the edges, which may be given by its key.
     ///
     /// # Errors
     /// `Invalid` where the grid is made of several edge types: an array belongs to one.
     pub fn edge_array(&self, name: &str) -> Result<String> {
         match &self.parts[..] {
-            [_] if name.contains('/') => Ok(name.to_owned()),
-            [only] => Ok(format!("edges/{}/{name}", only.name)),
+            [only] => {
+                let prefix = format!("edges/{}/", only.name);
+                Ok(format!("{prefix}{}", name.strip_prefix(&prefix).unwrap_or(name)))
+            }
             several => {
                 let shown = several[0].name.replace("__", ",");
                 Err(Error::invalid(format!(
                     "weights `{name}`: an edge array belongs to one edge type, and none was chosen"
                 ))
-                .hint(format!("choose one edge type, such as `--set relation={shown}`")))
+                .hint(format!(
+                    "choose one edge type, such as `outercore grid --relation {shown}` or \
+                     `outercore run --set relation={shown}`"
+                )))
             }
         }
     }
 
-    /// That the edges have no array `name`, with those they have.
+    /// That the edges, of one edge type, have no array `name`, with those they have.
     pub fn no_array(&self, data_set: &DataSet, name: &str) -> Error {
-        let prefixes: Vec<_> =
-            self.parts.iter().map(|part| format!("edges/{}/", part.name)).collect();
+        let prefix = format!("edges/{}/", self.first().name);
         let arrays = data_set.manifest().arrays.keys();
         let there: Vec<&str> = arrays
             .filter(|key| ![keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].contains(&key.as_str()))
-            .filter_map(|key| prefixes.iter().find_map(|prefix| key.strip_prefix(prefix)))
+            .filter_map(|key| key.strip_prefix(&prefix))
             .collect();
         let text = format!("edge array `{name}` is not in the data set");
         Error::new(ErrorKind::NotFound, text).hint(if there.is_empty() {
@@ -180,7 +184,7 @@ impl GridSource {
         self.columns() == (0..self.nodes) && self.parts.len() == 1
     }
 
-    fn first(&self) -> &EdgePart {
+    pub(crate) fn first(&self) -> &EdgePart {
         self.parts.first().expect("a source has an edge type")
     }
 

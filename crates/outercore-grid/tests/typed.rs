@@ -141,10 +141,34 @@ fn weights_of_several_edge_types_and_unknown_relations_are_refused() {
     let all = BuildOptions { weights: Some("w".into()), ..BuildOptions::default() };
     let error = build(&RealDisk, &data_set, &all, &mut quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    assert!(error.to_string().contains("relation=author,reviews,paper"), "{error}");
+    assert!(error.to_string().contains("grid --relation author,reviews,paper"), "{error}");
+    assert!(error.to_string().contains("run --set relation=author,reviews,paper"), "{error}");
     let unknown = GridSource::of(&data_set, Some("paper__likes__paper")).unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::NotFound);
     assert!(unknown.to_string().contains("author__writes__paper, paper__cites__paper"));
+}
+
+#[test]
+fn weights_are_those_of_the_edge_type_by_their_name_or_their_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_set = write(directory.path(), &TypedGraph::bibliography(9, 8, 2), Width::Narrow);
+    let weighted = |weights: &str| BuildOptions {
+        relation: Some("author__reviews__paper".into()),
+        weights: Some(weights.into()),
+        overwrite: true,
+        ..BuildOptions::default()
+    };
+    // Both edge types have as many rows, so that only the key tells them apart.
+    let foreign = weighted("edges/paper__in__venue/w");
+    let error = build(&RealDisk, &data_set, &foreign, &mut quiet).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains("it has w"), "{error}");
+    let grids = ["w", "edges/author__reviews__paper/w"].map(|weights| {
+        build(&RealDisk, &data_set, &weighted(weights), &mut quiet).unwrap();
+        let data_set = DataSet::open(directory.path()).unwrap();
+        grid_arcs(&data_set, &Grid::open(&data_set).unwrap())
+    });
+    assert_eq!(grids[0], grids[1]);
 }
 
 #[test]
@@ -158,6 +182,26 @@ fn a_grid_of_other_edge_types_is_not_taken_for_the_one_asked_for() {
     let error = build(&RealDisk, &data_set, &one, &mut quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("all edge types, expected paper__cites__paper"), "{error}");
+    let root = directory.path().display();
+    let command = format!("`outercore grid {root} --relation paper,cites,paper --overwrite`");
+    assert!(error.to_string().contains(&command), "{error}");
+}
+
+#[test]
+fn a_stale_grid_of_one_edge_type_says_how_to_build_it_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_set = write(directory.path(), &TypedGraph::bibliography(9, 8, 2), Width::Narrow);
+    let (relation, weights) = (Some("paper__cites__paper".into()), Some("w".into()));
+    let options = BuildOptions { relation, weights, ..BuildOptions::default() };
+    build(&RealDisk, &data_set, &options, &mut quiet).unwrap();
+    let mut manifest = DataSet::read_manifest(directory.path()).unwrap();
+    let sources = manifest.arrays.get_mut("edges/edge/sources").unwrap();
+    sources.checksum = "xxh3:0123456789abcdef".into();
+    std::fs::write(directory.path().join(MANIFEST_FILE), manifest.to_json()).unwrap();
+    let error = Grid::open(&DataSet::open(directory.path()).unwrap()).unwrap_err().to_string();
+    let root = directory.path().display();
+    let command = "--relation paper,cites,paper --weights w --overwrite`";
+    assert!(error.contains(&format!("`outercore grid {root} {command}")), "{error}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_far::{FarCounters, FarTier};
-use outercore_grid::{Decoder, Grid};
+use outercore_grid::{Decoder, Grid, rebuild_command};
 use outercore_io::{Engine, return_free_memory};
 use outercore_store::dataset::DataSet;
 
@@ -97,9 +97,10 @@ impl<'a> StreamRun<'a> {
         on_progress: OnProgress<'a>,
     ) -> Result<Self> {
         if plan.weighted && grid.weights().is_none() {
-            let root = data_set.root().display();
-            return Err(Error::invalid(format!("the grid of `{root}` has no weights"))
-                .hint(format!("run `outercore grid {root} --weights NAME --overwrite`")));
+            let root = data_set.root();
+            let command = rebuild_command(root, grid.source().relation(), Some("NAME"));
+            let text = format!("the grid of `{}` has no weights", root.display());
+            return Err(Error::invalid(text).hint(format!("run `{command}`")));
         }
         let files = Files::register(&mut engine, &grid)?;
         let segments = segments(grid.pieces(), grid.weight_bytes());

@@ -61,9 +61,6 @@ impl<'a> Builder<'a> {
             .build()
             .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).context("threads"))?;
         let source = GridSource::of(data_set, options.relation.as_deref())?;
-        if let Some(name) = options.weights_name() {
-            source.edge_array(name)?;
-        }
         let input = Input::open(data_set, source, options.weights.is_some())?;
         Ok(Self { disk, data_set, options, input, pool, threads, entries: Vec::new(), dealt: 0 })
     }

@@ -135,12 +135,8 @@ impl Input {
         let rows = self.source.rows();
         match &self.ids {
             None => Some(self.arcs),
-            Some(_) => self
-                .source
-                .parts()
-                .iter()
-                .all(|part| part.rows_are_known)
-                .then_some(rows.end - rows.start),
+            // Ids are opened for weights alone, which belong to one edge type.
+            Some(_) => self.source.first().rows_are_known.then_some(rows.end - rows.start),
         }
     }
 

@@ -7,6 +7,7 @@ use super::encode::Written;
 use super::input::Input;
 use super::summary::summary;
 use super::{BuildOptions, BuildSummary};
+use crate::header::rebuild_command;
 use crate::open::Grid;
 use crate::shape::Order;
 
@@ -17,17 +18,13 @@ use crate::shape::Order;
 pub(super) fn keep(data_set: &DataSet, options: &BuildOptions) -> Result<BuildSummary> {
     let grid = Grid::open(data_set)?;
     let (header, shape) = (grid.header(), grid.shape());
-    let relation =
-        options.relation.as_ref().map_or(String::new(), |name| format!(" --relation {name}"));
+    let (root, relation) = (data_set.root(), options.relation.as_deref());
+    grid.check_relation(root, relation)?;
     let other = |what: &str, found: &str, wanted: &str| {
-        let root = data_set.root().display();
-        Error::invalid(format!("the grid of `{root}` has {what} {found}, expected {wanted}"))
-            .hint(format!("rebuild: `outercore grid {root}{relation} --overwrite`"))
+        let text = format!("{what} {found}, expected {wanted}");
+        Error::invalid(format!("the grid of `{}` has {text}", root.display()))
+            .hint(format!("rebuild: `{}`", rebuild_command(root, relation, None)))
     };
-    if header.relation != options.relation {
-        let name = |relation: &Option<String>| relation.clone().unwrap_or("all edge types".into());
-        return Err(other("the arcs of", &name(&header.relation), &name(&options.relation)));
-    }
     if let Some(wanted) = options.weights_name()
         && header.weights.as_deref() != Some(wanted)
     {
