@@ -194,3 +194,19 @@ def test_features_that_were_cut_short_are_told(graph: FakeGraph, tmp_path: Path)
             outputs(exact, 1 << 30, tmp_path)
     finally:
         file.write_bytes(complete)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_arc_from_beyond_the_last_node_is_told(
+    kind: str, graph: FakeGraph, tmp_path: Path
+) -> None:
+    entry = graph.manifest["arrays"]["edges/edge/sources"]
+    sources = np.memmap(graph.root / entry["file"], np.uint32, "r+", entry["data_offset"])
+    last = graph.offsets[np.flatnonzero(np.diff(graph.offsets))[0] + 1] - 1
+    before, sources[last] = int(sources[last]), NODES + 5
+    try:
+        exact = of_graph(graph, network(kind), np.arange(NODES))
+        with pytest.raises(CorruptError, match=r"beyond the last of 3,000|expected less than 3000"):
+            outputs(exact, 1 << 30, tmp_path)
+    finally:
+        sources[last] = before
