@@ -15,24 +15,10 @@ use crate::parallel::for_each;
 pub(crate) const NODES_AT_ONCE: usize = 128;
 
 /// A node id as topologies store it.
-pub trait Id: Copy + Sync {
-    /// As an index.
-    fn index(self) -> u64;
-}
+pub trait Id: Copy + Sync + Into<u64> {}
 
-impl Id for u32 {
-    #[inline(always)]
-    fn index(self) -> u64 {
-        u64::from(self)
-    }
-}
-
-impl Id for u64 {
-    #[inline(always)]
-    fn index(self) -> u64 {
-        self
-    }
-}
+impl Id for u32 {}
+impl Id for u64 {}
 
 /// The arcs into some nodes, and how far each node has come.
 pub struct Incoming<'a, I> {
@@ -173,7 +159,7 @@ impl<I: Id, A: Arrivals> Kernel for Walk<'_, I, A> {
             let mut waits = own.filter(|node| nodes.contains(node));
             let mut node = self.arrivals.at(place);
             while *next < self.ends[place] {
-                let source = self.sources[*next as usize].index();
+                let source: u64 = self.sources[*next as usize].into();
                 if source >= nodes.end {
                     break;
                 }

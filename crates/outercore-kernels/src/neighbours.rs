@@ -5,8 +5,8 @@ use outercore_core::{Error, Result};
 use crate::incoming::{Arrival, Arrivals, Block, Id, Incoming, NODES_AT_ONCE};
 use crate::parallel::for_each;
 
-/// Softmax over a node's arcs, for each head: an arc weighs `exp(s)` by the sum of these, where `s`
-/// is the number of its source and that of its node together, below 0 times `slope`.
+/// Softmax over a node's arcs, for each head: an arc weighs `exp(s)` by the sum of these. `s` is the
+/// score of the source plus the score of the node, times `slope` where negative.
 pub struct Attention<'a> {
     /// `[all sources, heads]`.
     pub sources: &'a [f32],
@@ -76,8 +76,9 @@ pub fn attention_totals<I: Id>(
     if !fits || heads == 0 {
         return Err(Error::invalid("attention: the numbers of nodes and heads do not fit"));
     }
-    if let Some(wrong) = incoming.sources.iter().find(|id| id.index() >= sources as u64) {
-        return Err(beyond(wrong.index(), sources as u64));
+    let mut ids = incoming.sources.iter().map(|&id| id.into());
+    if let Some(wrong) = ids.find(|&id| id >= sources as u64) {
+        return Err(beyond(wrong, sources as u64));
     }
     if incoming.loops.is_some_and(|nodes| nodes.iter().any(|&node| node >= sources as u64)) {
         return Err(Error::invalid("attention: a node is beyond the last source"));
@@ -99,7 +100,7 @@ fn total_of<I: Id>(
 ) {
     let own = incoming.loops.map(|nodes| nodes[node]);
     let arcs = &incoming.sources[incoming.next[node] as usize..incoming.ends[node] as usize];
-    let others = || arcs.iter().map(|id| id.index()).filter(|&id| Some(id) != own).chain(own);
+    let others = || arcs.iter().map(|&id| id.into()).filter(|&id| Some(id) != own).chain(own);
     let (most, sums) = totals.split_at_mut(attention.heads);
     most.fill(f32::NEG_INFINITY);
     sums.fill(0.0);

@@ -125,7 +125,7 @@ fn kernel_add_alike(
 fn kernel_attention_totals(
     py: Python<'_>,
     sources: Sources<'_>,
-    next: PyReadonlyArray1<'_, u64>,
+    mut next: PyReadwriteArray1<'_, u64>,
     ends: PyReadonlyArray1<'_, u64>,
     loops: Option<PyReadonlyArray1<'_, u64>>,
     attention: Scores<'_>,
@@ -133,11 +133,9 @@ fn kernel_attention_totals(
     threads: usize,
 ) -> PyResult<()> {
     let attention = attention_of(&attention, &[])?;
-    // The arcs are only looked at.
-    let mut next = next.as_slice()?.to_vec();
     let loops = loops.as_ref().map(|loops| loops.as_slice()).transpose()?;
     let totals = rows_mut(&mut totals)?;
-    let (next, ends) = (next.as_mut_slice(), ends.as_slice()?);
+    let (next, ends) = (next.as_slice_mut()?, ends.as_slice()?);
     match sources {
         Sources::Narrow(sources) => {
             let sources: &[u32] = sources.as_slice()?;
