@@ -193,7 +193,7 @@ fn prepare_with(
     run_trial(&sampling, rows.as_ref(), config.look_ahead, &mut trial)?;
     if let Some(rows) = &rows {
         let slots = (free.0 / slot_bytes.0.max(1)).min(rows.num_rows()) as usize;
-        let hot = hot_rows(dataset, &sampling, config, slots, free, &mut engine)?;
+        let hot = hot_rows(dataset, &sampling, config, slots, left, &mut engine)?;
         (trial.hot, heat) = (hot.rows, hot.heat);
     }
     let planned = rows.as_ref().map(RowSpace::planned).transpose()?;
@@ -381,16 +381,18 @@ fn run_trial(
     Ok(())
 }
 
-/// Rows by falling heat, at most `slots` of them.
+/// Rows by falling heat, at most `slots` of them, within the memory that the topology has `left`.
 fn hot_rows(
     dataset: &DataSet,
     sampling: &Sampling,
     config: &LoaderConfig,
     slots: usize,
-    free: Bytes,
+    left: Bytes,
     engine: &mut Engine,
 ) -> Result<Hot> {
-    if config.hotness == Hotness::None || config.constant_share == Some(0.0) {
+    // Visits are the heat of the dynamic part, too.
+    let none_constant = config.constant_share == Some(0.0) && config.hotness != Hotness::Visits;
+    if config.hotness == Hotness::None || none_constant {
         return Ok(Hot::default());
     }
     if let Hotness::Array(key) = &config.hotness {
@@ -398,15 +400,14 @@ fn hot_rows(
         return hot::by_array(dataset, key, slots, engine).map(Hot::from);
     }
     let nodes = sampling.topology.num_nodes();
-    let held = sampling.topology.resident().map_or(0, |topology| topology.memory().0);
     let may_visit =
-        visits::are_known(sampling.config()) && held + visits::memory(nodes).0 <= free.0 / 8 * 7;
+        visits::are_known(sampling.config()) && visits::memory(nodes).0 <= left.0 / 8 * 7;
     if config.hotness == Hotness::Visits && may_visit {
         let edges = dataset.manifest().edge_types.get(EDGE);
         let mirrored = edges.is_some_and(|edges| edges.undirected);
         return hot::by_visits(sampling, mirrored, slots);
     }
-    let counters_fit = nodes * 2 <= free.0 / 2;
+    let counters_fit = nodes * 2 <= left.0 / 2;
     if config.hotness == Hotness::InDegree || !counters_fit {
         return hot::by_in_degree(sampling, dataset.schema(), slots).map(Hot::from);
     }
@@ -418,48 +419,4 @@ fn hot_rows(
 }
 
 #[cfg(test)]
-mod tests {
-    use outercore_io::ProfilePoint;
-
-    use super::*;
-
-    #[test]
-    fn staging_is_a_small_part_of_the_budget_and_never_large() {
-        for (budget, expected) in [
-            (Bytes(1), Bytes::mib(1)),
-            (Bytes::mib(24), Bytes::kib(1536)),
-            (Bytes::mib(60), Bytes::mib(2)),
-            (Bytes::mib(64), Bytes::mib(4)),
-            (Bytes::gib(64), Bytes::mib(8)),
-        ] {
-            assert_eq!(staging(budget), expected, "budget {budget}");
-        }
-    }
-
-    #[test]
-    fn a_trial_is_a_small_part_of_an_epoch() {
-        let tried = [0, 3, 10, 64, 256, 400, 2048, 1 << 20].map(trial_batches);
-        assert_eq!(tried, [0, 3, 4, 8, 32, 32, 128, 256]);
-    }
-
-    #[test]
-    fn the_queue_is_as_deep_as_the_profile_asks_within_bounds() {
-        let depth = |latency_s: f64| {
-            let read_bytes = Bytes::kib(4);
-            let point = ProfilePoint { read_bytes, depth: 64, iops: 1e5, bytes_per_s: 4.096e8 };
-            let profile = DeviceProfile {
-                version: 1,
-                measured: String::new(),
-                backend: "uring".into(),
-                file_bytes: Bytes::mib(256),
-                alignment: 512,
-                latency_s,
-                points: vec![point],
-            };
-            reading(&LoaderConfig::default(), Some(&profile), None).depth
-        };
-        assert_eq!([1e-9, 1e-4, 1.0].map(depth), [32, 190, 512]);
-        let default = reading(&LoaderConfig::default(), None, None);
-        assert_eq!(default.depth, EngineConfig::default().depth);
-    }
-}
+mod tests;
