@@ -30,7 +30,7 @@ class Core(Protocol):
         """What epochs will read, as JSON."""
 
     def start_trial(self) -> None:
-        """Starts some batches as one group."""
+        """Starts some batches, to time the stages."""
 
     def advance(self) -> bool:
         """Moves to the next batch."""

@@ -62,8 +62,8 @@ struct Index {
     last: Vec<u32>,
     /// The next announced group that uses it, or [`NEVER`]. Stays empty under LRU.
     next: Vec<u32>,
-    /// How much speaks for a use beyond the announced groups: the row's heat where that is known,
-    /// otherwise its uses since it was read. Stays empty under LRU.
+    /// Rank among rows that no announced group uses: their heat, or their uses since they were read.
+    /// Stays empty under LRU.
     warmth: Vec<u8>,
 }
 

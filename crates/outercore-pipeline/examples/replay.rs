@@ -1,4 +1,4 @@
-//! The very reads of the features of a loader's second epoch, made by the engine alone in one go:
+//! The same reads of the features of a loader's second epoch, made by the engine alone in one go:
 //! how fast the device could be. Prints one JSON line.
 //!
 //! ```text

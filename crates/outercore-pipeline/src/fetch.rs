@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use outercore_cache::Policy;
 use outercore_core::{CacheCounters, Context, Error, ReadCounters, Result};
 use outercore_io::{CostModel, Engine, FileId, RowLayout, plan_rows};
 
-use crate::MemoryPlan;
 use crate::features::by_place;
 use crate::group::Group;
 use crate::room::RowRoom;
@@ -37,24 +35,22 @@ pub struct Ready {
 }
 
 impl Fetcher {
-    /// Opens the feature files and takes the slots that the plan grants.
+    /// Opens the feature files, then takes the engine and the slots of `cache`.
+    ///
+    /// # Errors
+    /// A feature file is gone; the engine stays where it is. `Internal`: no engine.
     pub fn open(
-        mut engine: Engine,
+        engine: &mut Option<Engine>,
         rows: RowSpace,
         cost: CostModel,
-        policy: Policy,
-        plan: &MemoryPlan,
+        cache: RowCache,
     ) -> Result<Self> {
-        let files = register(&mut engine, &rows)?;
-        let cache = RowCache::new(plan.split, policy);
+        let gone = || Error::internal("the engine is gone");
+        let files = register(engine.as_mut().ok_or_else(gone)?, &rows)?;
+        let engine = engine.take().ok_or_else(gone)?;
         let arena = Arc::new(RowArena::new(cache.slots(), rows.slot_bytes()));
         let reads = ReadCounters::default();
         Ok(Self { engine, rows, files, cost, cache, arena, reads })
-    }
-
-    /// As [`RowCache::know_heat`].
-    pub fn know_heat(&mut self, heat: Option<Arc<[u8]>>) {
-        self.cache.know_heat(heat);
     }
 
     /// Gives the slots back and leaves the engine.
@@ -68,8 +64,8 @@ impl Fetcher {
     }
 
     /// As [`RowCache::room`].
-    pub fn room(&self, plan: &MemoryPlan) -> RowRoom {
-        self.cache.room(plan)
+    pub fn room(&self) -> RowRoom {
+        self.cache.room()
     }
 
     /// Reads the rows of the constant part, in order of their place on the device.

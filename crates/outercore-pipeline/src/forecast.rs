@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use outercore_cache::Policy;
-use outercore_core::{Bytes, CacheCounters, ReadCounters, Result};
+use outercore_core::{Bytes, ReadCounters, Result};
 use outercore_io::{CostModel, PlannedRead};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::MemoryPlan;
-use crate::room::RowRoom;
 use crate::row_cache::{Admitted, Announced, RowCache};
 use crate::row_space::{PlannedPart, RowSpace};
 use crate::sampling::Sampling;
@@ -30,7 +29,7 @@ const EPOCHS: u64 = 2;
 const TAIL: usize = 4;
 
 /// What some batches read of the feature rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RowReads {
     /// Batches.
     pub batches: f64,
@@ -71,7 +70,7 @@ impl RowReads {
 }
 
 /// What is expected of an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EpochForecast {
     /// Of the feature rows.
     pub rows: RowReads,
@@ -84,12 +83,12 @@ pub struct EpochForecast {
 }
 
 /// What is expected of the epochs of a loader.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Forecast {
     /// Batches of an epoch.
     pub batches: u64,
-    /// Batches that were looked at; those of [`Forecast::first`] and [`Forecast::later`] alone are
-    /// no guess.
+    /// Batches that were looked at; [`Forecast::first`] and [`Forecast::later`] are exact only where
+    /// both epochs were sampled.
     pub traced: u64,
     /// Batches that are fetched together.
     pub group: u32,
@@ -240,9 +239,10 @@ impl Tracing<'_> {
     /// # Errors
     /// As for [`Tracing::trace`].
     pub fn forecast(&self, on_reads: OnReads<'_>) -> Result<Forecast> {
-        let trace = self.trace(on_reads)?;
+        let parts = self.rows.map(RowSpace::planned).transpose()?.unwrap_or_default();
+        let trace = self.trace(&parts, on_reads)?;
         let group = self.plan.split.group;
-        let (look_ahead, cost, fill) = (self.plan.look_ahead, *self.cost, self.fill()?);
+        let (look_ahead, cost, fill) = (self.plan.look_ahead, *self.cost, self.fill(&parts));
         let batches = self.sampling.num_batches();
         Ok(Forecast { group, look_ahead, cost, fill, ..trace.forecast(batches) })
     }
@@ -255,13 +255,10 @@ impl Tracing<'_> {
     ///
     /// # Errors
     /// Those of sampling; `Budget` for a batch that has no room.
-    fn trace(&self, on_reads: OnReads<'_>) -> Result<Trace> {
+    fn trace(&self, parts: &[PlannedPart], on_reads: OnReads<'_>) -> Result<Trace> {
         let split = self.plan.split;
-        let parts = self.rows.map(RowSpace::planned).transpose()?.unwrap_or_default();
         let mut run = Run {
-            // Where everything stays in memory there is nothing to decide.
-            cache: (self.rows.is_some() && !self.plan.holds_all_rows())
-                .then(|| RowCache::new(split, self.policy)),
+            cache: RowCache::new(split, self.policy, self.heat.cloned()),
             parts,
             pending: VecDeque::new(),
             held: VecDeque::new(),
@@ -269,10 +266,7 @@ impl Tracing<'_> {
             on_reads,
             tracing: self,
         };
-        if let Some(cache) = &mut run.cache {
-            cache.know_heat(self.heat.cloned());
-            cache.fill_constant(self.constant.to_vec());
-        }
+        run.cache.fill_constant(self.constant.to_vec());
         let most = if self.sampling.is_fast() { NODES_FAST } else { NODES_SLOW };
         let before = self.sampling.topology.read_counters();
         for epoch in 0..EPOCHS {
@@ -280,27 +274,18 @@ impl Tracing<'_> {
                 break;
             }
         }
-        let reads = self.sampling.topology.read_counters();
-        run.trace.topology = ReadCounters {
-            requests: reads.requests - before.requests,
-            bytes: reads.bytes - before.bytes,
-            useful_bytes: reads.useful_bytes - before.useful_bytes,
-        };
-        run.trace.full = run.cache.as_ref().is_some_and(RowCache::is_full);
+        run.trace.topology = self.sampling.topology.read_counters().since(&before);
+        run.trace.full = run.cache.is_full();
         Ok(run.trace)
     }
 
     /// What filling the constant part reads.
-    ///
-    /// # Errors
-    /// A feature file is gone.
-    fn fill(&self) -> Result<RowReads> {
-        let mut fill = RowReads::default();
-        for part in self.rows.map(RowSpace::planned).transpose()?.into_iter().flatten() {
-            self.add_reads(&mut fill, &part, self.constant);
+    fn fill(&self, parts: &[PlannedPart]) -> RowReads {
+        let mut fill = RowReads { misses: self.constant.len() as f64, ..RowReads::default() };
+        for part in parts {
+            self.add_reads(&mut fill, part, self.constant);
         }
-        fill.misses = self.constant.len() as f64;
-        Ok(fill)
+        fill
     }
 
     fn add_reads(&self, sum: &mut RowReads, part: &PlannedPart, rows: &[u64]) -> Vec<PlannedRead> {
@@ -315,8 +300,8 @@ impl Tracing<'_> {
 
 struct Run<'a> {
     tracing: &'a Tracing<'a>,
-    cache: Option<RowCache>,
-    parts: Vec<PlannedPart>,
+    cache: RowCache,
+    parts: &'a [PlannedPart],
     /// Announced, not admitted.
     pending: VecDeque<Announced>,
     /// Numbers of the groups whose slots are pinned.
@@ -335,24 +320,14 @@ impl Run<'_> {
             let until = (next + u64::from(plan.split.group)).min(count);
             let started = Instant::now();
             let parts = sampling.sample(epoch, next..until)?;
-            let room = self.cache.as_ref();
-            let room = room.map_or_else(RowRoom::unlimited, |one| one.room(plan));
-            let groups = sampling.group(&mut number, parts, &room);
+            let groups = sampling.group(&mut number, parts, &self.cache.room());
             self.trace.sample_s += started.elapsed().as_secs_f64();
             next = until;
             for group in groups {
                 let sampled = || group.batches.iter().map(|batch| &batch.sampled);
                 self.trace.nodes += sampled().map(|one| one.nodes.len() as u64).sum::<u64>();
                 self.trace.edges += sampled().map(|one| one.num_edges() as u64).sum::<u64>();
-                let Some(cache) = &mut self.cache else {
-                    let (batches, accesses) = (group.batches.len(), group.accesses());
-                    let (batches, accesses) = (batches as f64, accesses as f64);
-                    let read = RowReads { batches, accesses, ..RowReads::default() };
-                    self.trace.groups.push(read);
-                    sampling.give_back(group);
-                    continue;
-                };
-                let announced = cache.announce(group);
+                let announced = self.cache.announce(group);
                 self.pending.push_back(announced);
                 if self.pending.len() > plan.look_ahead as usize {
                     self.admit_next()?;
@@ -373,8 +348,7 @@ impl Run<'_> {
             self.release_next();
         }
         let admitted = loop {
-            let Some(cache) = &mut self.cache else { return Ok(()) };
-            match cache.admit(next) {
+            match self.cache.admit(next) {
                 Ok(admitted) => break admitted,
                 Err(announced) => next = announced,
             }
@@ -383,8 +357,7 @@ impl Run<'_> {
             }
         };
         let Admitted { group, missed, .. } = admitted;
-        let counted =
-            self.cache.as_mut().map_or_else(CacheCounters::default, RowCache::take_counters);
+        let counted = self.cache.take_counters();
         let mut read = RowReads {
             batches: group.batches.len() as f64,
             accesses: counted.accesses as f64,
@@ -404,9 +377,7 @@ impl Run<'_> {
     /// Releases the oldest group that is pinned; whether there was one.
     fn release_next(&mut self) -> bool {
         let Some(number) = self.held.pop_front() else { return false };
-        if let Some(cache) = &mut self.cache {
-            cache.release(number);
-        }
+        self.cache.release(number);
         true
     }
 }

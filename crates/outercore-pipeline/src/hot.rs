@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use outercore_cache::{heat_levels, hottest_of};
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Context, Error, Result};
 use outercore_format::{DType, Schema};
 use outercore_io::Engine;
 use outercore_sample::hotness::in_degree;
@@ -39,11 +39,6 @@ impl From<Vec<u64>> for Hot {
     }
 }
 
-/// Memory of the heat of each of `nodes` rows.
-pub const fn heat_memory(nodes: u64) -> Bytes {
-    Bytes(nodes)
-}
-
 /// The rows that `batches` of epoch 0 need most often, by falling count (at most `slots`).
 ///
 /// **Cost** samples the batches; two bytes a node while counting.
@@ -51,20 +46,29 @@ pub const fn heat_memory(nodes: u64) -> Bytes {
 /// **Source** Helios 3.2.2, pre-sampling.
 pub fn by_presampling(sampling: &Sampling, batches: Range<u64>, slots: usize) -> Result<Vec<u64>> {
     let mut hot = sampling.presample(batches, GROUP)?;
-    for (node, count) in (0..).zip(&mut hot.counts) {
-        if *count > 0 && !sampling.wants_row(node) {
-            *count = 0;
+    Ok(hottest_wanted(&mut hot.counts, sampling, slots))
+}
+
+/// The rows that are fetched, by falling heat (at most `slots`). The heat of others becomes 0.
+fn hottest_wanted<H: Copy + Ord + Default + Into<u64>>(
+    heat: &mut [H],
+    sampling: &Sampling,
+    slots: usize,
+) -> Vec<u64> {
+    for (node, heat) in (0..).zip(&mut *heat) {
+        if *heat > H::default() && !sampling.wants_row(node) {
+            *heat = H::default();
         }
     }
-    let mut rows = hot.hottest(slots);
-    rows.sort_by_key(|&row| (Reverse(hot.counts[row as usize]), row));
-    Ok(rows)
+    let mut rows = hottest_of(heat, slots);
+    rows.sort_by_key(|&row| (Reverse(heat[row as usize]), row));
+    rows
 }
 
 /// The rows that an epoch is expected to visit most often (at most `slots`), and the heat of all.
 /// `mirrored` says that each edge leads both ways.
 ///
-/// **Cost** that of [`expected_visits`]; afterwards [`heat_memory`].
+/// **Cost** that of [`expected_visits`]; afterwards a byte a node.
 ///
 /// # Errors
 /// What the topology reports.
@@ -72,15 +76,9 @@ pub fn by_visits(sampling: &Sampling, mirrored: bool, slots: usize) -> Result<Ho
     let mirrored = mirrored && sampling.config().types.is_none();
     let seeds = sampling.all_seeds();
     let mut visits = expected_visits(&*sampling.topology, seeds, sampling.config(), mirrored)?;
-    for (node, visits) in (0..).zip(&mut visits) {
-        if *visits > 0.0 && !sampling.wants_row(node) {
-            *visits = 0.0;
-        }
-    }
     // The bits of floats that are not negative have the order of the floats.
-    let heat: &[u32] = bytemuck::cast_slice(&visits);
-    let mut rows = hottest_of(heat, slots);
-    rows.sort_by_key(|&row| (Reverse(heat[row as usize]), row));
+    let heat: &mut [u32] = bytemuck::cast_slice_mut(&mut visits);
+    let rows = hottest_wanted(heat, sampling, slots);
     Ok(Hot { rows, heat: Some(heat_levels(&visits)) })
 }
 

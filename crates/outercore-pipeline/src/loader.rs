@@ -21,6 +21,7 @@ use crate::fetch::Fetcher;
 use crate::forecast::{Forecast, OnReads, Tracing};
 use crate::prepare::{Prepared, prepare};
 use crate::room::RowRoom;
+use crate::row_cache::RowCache;
 use crate::row_space::RowSpace;
 use crate::rules::times_of_nodes;
 use crate::seed_list::{Input, SeedList};
@@ -31,8 +32,8 @@ use crate::{MemoryPlan, Split};
 pub use batch::Batch;
 pub use epoch::{Advance, Epoch};
 
-/// Nodes of the batches of a trial: their rows are read in some tenths of a second.
-const TRIAL_NODES: u64 = 1 << 16;
+/// Nodes of the batches by which stages are timed: their rows are read in some tenths of a second.
+const TIMED_NODES: u64 = 1 << 16;
 
 /// Delivers the mini-batches of a data set under a memory budget.
 ///
@@ -229,11 +230,7 @@ impl Loader {
         if let Some(prepared) = &self.prepared {
             let reads = prepared.sampling.topology.read_counters();
             let before = std::mem::replace(&mut self.topology_reads, reads);
-            lock(&self.shared).counters.topology_reads = ReadCounters {
-                requests: reads.requests - before.requests,
-                bytes: reads.bytes - before.bytes,
-                useful_bytes: reads.useful_bytes - before.useful_bytes,
-            };
+            lock(&self.shared).counters.topology_reads = reads.since(&before);
         }
         let far = self.far.as_ref().map(|far| {
             let now = far.counters();
@@ -263,46 +260,43 @@ impl Loader {
         self.prepared()?;
         self.open_fetcher()?;
         self.open_arrays()?;
-        let plan = self.prepared()?.plan.clone();
+        let plan = &self.prepared()?.plan;
+        let (group, look_ahead) = (plan.split.group, plan.look_ahead);
         let fetcher = self.fetcher.take();
-        self.begin(epoch, first_batch..batches, &plan, fetcher)
+        self.begin(epoch, first_batch..batches, group, look_ahead, fetcher)
     }
 
-    /// Some batches as one group, to be timed: its stages work one after the other, so that the
-    /// counters have what each takes by itself. Nothing is cached before, and nothing kept.
+    /// Some batches of an epoch, fetched together where they have room, to time the stages: these work
+    /// one after the other, so that the counters have what each takes by itself. The cache is empty
+    /// before and dropped at the end.
     ///
     /// To be called before the first epoch, and finished as one.
     ///
     /// # Errors
     /// Those of [`Loader::plan`]; `Invalid` once an epoch has begun.
-    pub fn trial(&mut self) -> Result<Epoch> {
+    pub fn time_stages(&mut self) -> Result<Epoch> {
         let batches = self.num_batches();
         let policy = self.config.policy;
         self.prepared()?;
         self.open_arrays()?;
         let prepared = self.prepared()?;
-        let mut plan = prepared.plan.clone();
-        let fits = TRIAL_NODES / plan.nodes_per_batch.max(1);
-        let group = fits.clamp(1, plan.split.group.into()).min(batches);
+        if prepared.engine.is_none() {
+            return Err(Error::invalid("stages are timed before the first epoch begins"));
+        }
+        let MemoryPlan { split, nodes_per_batch, .. } = prepared.plan;
+        let fits = TIMED_NODES / nodes_per_batch.max(1);
+        let group = fits.clamp(1, split.group.into()).min(batches);
         // Full batches, and not those that the first epoch begins with: a device remembers them.
         let end = if batches > group { batches - 1 } else { batches };
-        let slots = plan.split.constant_slots + plan.split.dynamic_slots;
-        let split =
-            Split { group: group as u32, constant_slots: 0, dynamic_slots: slots, ..plan.split };
-        (plan.split, plan.look_ahead) = (split, 0);
-        let engine = prepared
-            .engine
-            .take()
-            .ok_or_else(|| Error::invalid("a trial after the first epoch has begun"))?;
-        let fetcher = match &prepared.rows {
-            Some(rows) => Some(Fetcher::open(engine, rows.clone(), prepared.cost, policy, &plan)?),
-            None => {
-                prepared.engine = Some(engine);
-                None
-            }
+        let slots = split.constant_slots + split.dynamic_slots;
+        let split = Split { constant_slots: 0, dynamic_slots: slots, ..split };
+        let open = |rows| {
+            let cache = RowCache::new(split, policy, None);
+            Fetcher::open(&mut prepared.engine, rows, prepared.cost, cache)
         };
-        let mut epoch = self.begin(0, end - group..end, &plan, fetcher)?;
-        epoch.is_trial = true;
+        let fetcher = prepared.rows.clone().map(open).transpose()?;
+        let mut epoch = self.begin(0, end - group..end, group as u32, 0, fetcher)?;
+        epoch.is_timed = true;
         Ok(epoch)
     }
 
@@ -311,7 +305,8 @@ impl Loader {
         &mut self,
         epoch: u64,
         batches: Range<u64>,
-        plan: &MemoryPlan,
+        group: u32,
+        look_ahead: u32,
         fetcher: Option<Fetcher>,
     ) -> Result<Epoch> {
         let Some(prepared) = &self.prepared else {
@@ -324,9 +319,9 @@ impl Loader {
             sampling: Arc::clone(&prepared.sampling),
             epoch,
             batches,
-            group: u64::from(plan.split.group),
-            ahead: prepared.sampling.begun_ahead(plan.look_ahead),
-            room: fetcher.as_ref().map_or_else(RowRoom::unlimited, |one| one.room(plan)),
+            group: u64::from(group),
+            ahead: prepared.sampling.begun_ahead(look_ahead),
+            room: fetcher.as_ref().map_or_else(RowRoom::unlimited, Fetcher::room),
             next_group: self.next_group,
             shared: Arc::clone(&self.shared),
         };
@@ -335,7 +330,7 @@ impl Loader {
             fetcher,
             arrays: self.arrays.take(),
             pool: Arc::clone(&prepared.sampling.pool),
-            look_ahead: plan.look_ahead as usize,
+            look_ahead: look_ahead as usize,
             shared: Arc::clone(&self.shared),
         };
         let sampler = spawn("outercore-sample", move || sample_stage.run(&sampled_sender))?;
@@ -351,7 +346,7 @@ impl Loader {
             current: None,
             position: 0,
             taken: false,
-            is_trial: false,
+            is_timed: false,
             clock: StageClock::start(),
             shared: Arc::clone(&self.shared),
         })
@@ -362,10 +357,10 @@ impl Loader {
     /// # Errors
     /// The first error of a stage that the consumer has not seen.
     pub fn finish(&mut self, epoch: Epoch) -> Result<()> {
-        let is_trial = epoch.is_trial;
+        let is_timed = epoch.is_timed;
         let (fetcher, arrays, next_group, result) = epoch.stop();
         match (fetcher, &mut self.prepared) {
-            (Some(fetcher), Some(prepared)) if is_trial => {
+            (Some(fetcher), Some(prepared)) if is_timed => {
                 prepared.engine = Some(fetcher.into_engine());
             }
             (fetcher, _) => self.fetcher = fetcher,
@@ -402,11 +397,10 @@ impl Loader {
         let Some(prepared) = &mut self.prepared else { return Ok(()) };
         let (Some(rows), None) = (&prepared.rows, &self.fetcher) else { return Ok(()) };
         let started = lock(&self.shared).timeline.now();
-        let engine = prepared.engine.take().ok_or_else(|| Error::internal("the engine is gone"))?;
-        let mut fetcher =
-            Fetcher::open(engine, rows.clone(), prepared.cost, policy, &prepared.plan)?;
+        let cache = RowCache::new(prepared.plan.split, policy, prepared.heat.clone());
+        let engine = &mut prepared.engine;
+        let mut fetcher = Fetcher::open(engine, rows.clone(), prepared.cost, cache)?;
         fetcher.fill_constant(std::mem::take(&mut prepared.constant))?;
-        fetcher.know_heat(prepared.heat.clone());
         let mut shared = lock(&self.shared);
         let (reads, _) = fetcher.take_counters();
         shared.counters.feature_reads += reads;

@@ -5,7 +5,7 @@
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_io::CostModel;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use outercore_far::Placed;
 
@@ -44,7 +44,7 @@ pub const MAX_GROUP: u32 = 256;
 const GROUPS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
 /// What of the loader's files is in far memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FarPlan {
     /// Found on the server under their content names.
     pub found: Bytes,
@@ -62,7 +62,7 @@ impl FarPlan {
 }
 
 /// Where the topology lives and what that takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TopologyPlan {
     /// Sources (and edge ids) in memory.
     pub resident: bool,
@@ -165,7 +165,7 @@ pub struct PlanInput<'a> {
 }
 
 /// How the row slots are divided, and how many batches are fetched together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Split {
     /// Batches per group.
     pub group: u32,
@@ -181,13 +181,10 @@ pub struct Split {
     pub bytes_per_batch: f64,
     /// Expected time of the fetching stage per batch, in seconds.
     pub seconds_per_batch: f64,
-    /// Share of this time in which the device is busy.
-    #[serde(default)]
-    pub device_share: f64,
 }
 
 /// What lives where, and what to expect from the device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryPlan {
     /// The whole budget.
     pub budget: Bytes,
@@ -204,7 +201,6 @@ pub struct MemoryPlan {
     /// Row slots with their bookkeeping.
     pub slots: Bytes,
     /// Reads in flight at once, as far as their buffers have room.
-    #[serde(default)]
     pub reads_in_flight: usize,
     /// Groups sampled ahead of the one being fetched.
     pub look_ahead: u32,
@@ -215,20 +211,19 @@ pub struct MemoryPlan {
     /// Nodes per batch in the trial, at most.
     pub nodes_per_batch: u64,
     /// Bytes of assembled feature rows per batch in the trial, at most.
-    #[serde(default)]
     pub row_bytes_per_batch: u64,
     /// Edges per batch in the trial, at most.
     pub edges_per_batch: u64,
     /// What is in far memory, where there is a server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub far: Option<FarPlan>,
     /// Further arrays of batches, where there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub arrays: Option<ArraysPlan>,
 }
 
 impl MemoryPlan {
-    /// Divides the budget so that the expected device time per batch is least.
+    /// Divides the budget so that the fetching stage is expected to take least time per batch.
     ///
     /// The trial rows go through the real read planner for every candidate, so the expectation
     /// includes merging, gaps and the constant part's hits.
@@ -362,7 +357,6 @@ impl PlanInput<'_> {
             requests_per_batch: requests as f64 / batches,
             bytes_per_batch: bytes as f64 / batches,
             seconds_per_batch: seconds / batches,
-            device_share: if reading > 0.0 { reading / seconds } else { 1.0 },
         })
     }
 

@@ -161,7 +161,8 @@ fn prepare_with(
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
     let reading = reading(config, profile.as_ref(), far);
     let heated = rows.is_some() && config.hotness == Hotness::Visits;
-    let of_heat = if heated { hot::heat_memory(dataset.num_nodes()).0 } else { 0 };
+    // A byte a node.
+    let of_heat = if heated { dataset.num_nodes() } else { 0 };
     let of_rows = rows.as_ref().map_or(0, |rows| rows.memory().0) + of_heat;
     let reserved = Bytes(config.reserved.0 + seeds.heap_bytes() + of_rows);
 
@@ -366,10 +367,10 @@ fn run_trial(
             trial.nodes = trial.nodes.max(sampled.nodes.len() as u64);
             trial.edges = trial.edges.max(sampled.num_edges() as u64);
             if let Some(rows) = rows {
-                trial.row_bytes = trial.row_bytes.max(rows.delivered_bytes(sampled.nodes.iter()));
                 let nodes = sampled.nodes.iter().filter(|&node| sampling.wants_row(node));
                 let mut nodes: Vec<u64> = nodes.collect();
                 nodes.sort_unstable();
+                trial.row_bytes = trial.row_bytes.max(rows.delivered_bytes(&nodes));
                 nodes.dedup();
                 trial.batches.push(nodes);
             } else {

@@ -23,6 +23,7 @@ use crate::fetch::Fetcher;
 use crate::group::{ELSEWHERE, Group, GroupBatch, Part};
 use crate::prepare::{Prepared, prepare};
 use crate::room::RowRoom;
+use crate::row_cache::RowCache;
 use crate::row_space::RowSpace;
 use crate::sampling::Sampling;
 use crate::seed_list::{Input, SeedList};
@@ -213,14 +214,16 @@ impl Requests {
         let input = SeedList::even(Input::All(0..nodes), Vec::new(), &loader)?;
         let rows = source.clone().map(RowSpace::of_one);
         let prepared = prepare(dataset, rows, input, &loader, None, &mut |_, _| Ok(()))?;
-        let Prepared { sampling, plan, rows, constant, cost, engine, array_reading, .. } = prepared;
-        let fetcher = match (rows, engine) {
-            (Some(rows), Some(engine)) => {
-                let mut fetcher = Fetcher::open(engine, rows, cost, Policy::Lru, &plan)?;
+        let Prepared { sampling, plan, rows, constant, cost, array_reading, .. } = prepared;
+        let mut engine = prepared.engine;
+        let fetcher = match rows {
+            Some(rows) => {
+                let cache = RowCache::new(plan.split, Policy::Lru, None);
+                let mut fetcher = Fetcher::open(&mut engine, rows, cost, cache)?;
                 fetcher.fill_constant(constant)?;
                 Some(fetcher)
             }
-            _ => None,
+            None => None,
         };
         let held = follow::memory(dataset, &loader, &plan, source.as_ref(), degree_bytes)?;
         let opened = Opened {
@@ -325,7 +328,7 @@ impl Requests {
         let changes = self.changes(delta);
         for parts in self.groups(parts) {
             let room = self.fetcher.as_ref();
-            let room = room.map_or_else(RowRoom::unlimited, |one| one.room(&self.plan));
+            let room = room.map_or_else(RowRoom::unlimited, Fetcher::room);
             for mut group in sampling.group(&mut self.next_group, parts, &room) {
                 group.leave_out(|node| changes.row(node).is_some());
                 self.answer_group(group, &changes, each)?;

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use outercore_cache::ConstantPart;
 
-use crate::plan::MemoryPlan;
-
 /// What the slots hold at once: the rows of the constant part, and some others.
 #[derive(Clone, Debug)]
 pub struct RowRoom {
@@ -14,12 +12,12 @@ pub struct RowRoom {
 }
 
 impl RowRoom {
-    /// That of a plan. Others take half of the dynamic slots, so that the next group can be fetched
-    /// while this one is consumed.
-    pub fn new(plan: &MemoryPlan, constant: Arc<ConstantPart>) -> Self {
-        let most_others = match plan.holds_all_rows() {
-            true => u64::MAX,
-            false => u64::from(plan.split.dynamic_slots) / 2,
+    /// The room that a plan leaves. Others take half of the dynamic slots, so that the next group can
+    /// be fetched while this one is consumed. Without dynamic slots there are no others.
+    pub fn new(constant: Arc<ConstantPart>, dynamic_slots: u32) -> Self {
+        let most_others = match dynamic_slots {
+            0 => u64::MAX,
+            slots => u64::from(slots) / 2,
         };
         Self { constant, most_others }
     }
@@ -51,8 +49,7 @@ mod tests {
 
     #[test]
     fn rows_of_the_constant_part_take_no_other_slots() {
-        let constant = Arc::new(ConstantPart::new((0..100).collect()));
-        let room = RowRoom { constant, most_others: 3 };
+        let room = RowRoom::new(Arc::new(ConstantPart::new((0..100).collect())), 7);
         assert!(room.holds(&[200, 201, 202]));
         assert!(!room.holds(&[200, 201, 202, 203]));
         assert!(room.holds(&[1, 2, 3, 4, 99, 200, 201, 202]));

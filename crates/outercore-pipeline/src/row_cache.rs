@@ -7,7 +7,6 @@ use outercore_core::CacheCounters;
 
 use crate::Split;
 use crate::group::Group;
-use crate::plan::MemoryPlan;
 use crate::room::RowRoom;
 
 /// The constant and the dynamic part over one numbering of slots: those below `constant_slots`
@@ -44,22 +43,16 @@ pub struct Admitted {
 }
 
 impl RowCache {
-    /// An empty cache.
-    pub fn new(split: Split, policy: Policy) -> Self {
+    /// An empty cache; with the heat of each row where it is known, see [`DynamicPart::know_heat`].
+    pub fn new(split: Split, policy: Policy, heat: Option<Arc<[u8]>>) -> Self {
         Self {
             constant: Arc::default(),
-            dynamic: DynamicPart::new(split.dynamic_slots, policy),
+            dynamic: dynamic_part(&split, policy, heat.as_ref()),
             policy,
-            heat: None,
+            heat,
             split,
             counters: CacheCounters::default(),
         }
-    }
-
-    /// Tells the dynamic part the heat of each row; to be called while it is empty.
-    pub fn know_heat(&mut self, heat: Option<Arc<[u8]>>) {
-        self.heat = heat;
-        self.reset();
     }
 
     /// Takes `rows`, sorted and distinct, for the constant part: row `i` is in slot `i`.
@@ -67,9 +60,9 @@ impl RowCache {
         self.constant = Arc::new(ConstantPart::new(rows));
     }
 
-    /// For the rows that several batches of a plan need together.
-    pub fn room(&self, plan: &MemoryPlan) -> RowRoom {
-        RowRoom::new(plan, Arc::clone(&self.constant))
+    /// For the rows that several batches need together.
+    pub fn room(&self) -> RowRoom {
+        RowRoom::new(Arc::clone(&self.constant), self.split.dynamic_slots)
     }
 
     /// Most rows of the constant part.
@@ -87,7 +80,7 @@ impl RowCache {
         self.dynamic.len() == self.dynamic.capacity()
     }
 
-    /// Those of `rows`, ascending, that are in memory, with their slots; by slot's row.
+    /// Those of `rows` that are in memory, with their slots. Both ascend by row.
     pub fn held(&self, rows: &[u64]) -> Vec<(u64, u32)> {
         let mut held = Vec::new();
         self.constant.split(rows, |at, slot| held.push((rows[at], slot)), &mut Vec::new());
@@ -147,14 +140,19 @@ impl RowCache {
 
     /// Forgets the dynamic part: what was announced and pinned is void after an aborted epoch.
     pub fn reset(&mut self) {
-        self.dynamic = DynamicPart::new(self.split.dynamic_slots, self.policy);
-        if let Some(heat) = &self.heat {
-            self.dynamic.know_heat(Arc::clone(heat));
-        }
+        self.dynamic = dynamic_part(&self.split, self.policy, self.heat.as_ref());
     }
 
     /// Counters since the last call.
     pub fn take_counters(&mut self) -> CacheCounters {
         std::mem::take(&mut self.counters)
     }
+}
+
+fn dynamic_part(split: &Split, policy: Policy, heat: Option<&Arc<[u8]>>) -> DynamicPart {
+    let mut dynamic = DynamicPart::new(split.dynamic_slots, policy);
+    if let Some(heat) = heat {
+        dynamic.know_heat(Arc::clone(heat));
+    }
+    dynamic
 }

@@ -99,18 +99,10 @@ impl RowSpace {
         self.parts.iter().map(of).max().unwrap_or_default()
     }
 
-    /// Bytes of the rows of `nodes` as they are delivered, as float32.
-    pub fn delivered_bytes(&self, nodes: impl Iterator<Item = u64>) -> u64 {
-        let mut counts = vec![0; self.parts.len()];
-        for node in nodes {
-            // The parts are in the order of global ids.
-            let behind = self.parts.partition_point(|part| part.nodes.start <= node);
-            if behind > 0 && node < self.parts[behind - 1].nodes.end {
-                counts[behind - 1] += 1;
-            }
-        }
-        let widths = self.parts.iter().map(|part| part.source.width as u64);
-        widths.zip(counts).map(|(width, count)| 4 * width * count).sum()
+    /// Bytes of the rows of `nodes`, ascending, as they are delivered: as float32.
+    pub fn delivered_bytes(&self, nodes: &[u64]) -> u64 {
+        let of = |part: &Part| part.source.width * within(nodes, &part.nodes).len();
+        4 * self.parts.iter().map(of).sum::<usize>() as u64
     }
 
     /// Memory of what is known of rows besides their bytes.

@@ -71,9 +71,8 @@ fn epochs_read_and_hit_what_was_forecast() {
     }
 }
 
-/// What a trial leaves: nothing.
 #[test]
-fn a_trial_delivers_one_group_and_leaves_the_caches_empty() {
+fn timing_the_stages_delivers_one_group_and_leaves_the_caches_empty() {
     let directory = tempfile::tempdir().unwrap();
     common::write(directory.path(), &Csc::power_law(20_000, 60_000, 1));
     let seeds: Vec<u64> = (0..20_000).step_by(40).collect();
@@ -87,20 +86,56 @@ fn a_trial_delivers_one_group_and_leaves_the_caches_empty() {
 
     let mut loader = open();
     for _ in 0..2 {
-        let mut trial = loader.trial().unwrap();
+        let mut timed = loader.time_stages().unwrap();
         let mut batches = 0;
-        while trial.advance(PATIENCE).unwrap() == Advance::Batch {
+        while timed.advance(PATIENCE).unwrap() == Advance::Batch {
             batches += 1;
         }
-        loader.finish(trial).unwrap();
+        loader.finish(timed).unwrap();
         let (counters, _, _) = loader.take_counters();
         assert_eq!((batches, counters.groups), (2, 1));
         assert_eq!(counters.cache.misses, counters.cache.distinct);
     }
     assert_eq!([epoch(&mut loader, 0), epoch(&mut loader, 1)], expected);
-    for error in [loader.trial().err().unwrap(), loader.forecast().unwrap_err()] {
+    for error in [loader.time_stages().err().unwrap(), loader.forecast().unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
+}
+
+#[test]
+fn a_feature_file_that_is_back_is_found_by_the_next_try() {
+    let directory = tempfile::tempdir().unwrap();
+    common::write(directory.path(), &Csc::power_law(2000, 6000, 1));
+    let features = directory.path().join("nodes/node/x.npy");
+    let away = directory.path().join("away.npy");
+    let dataset = DataSet::open(directory.path()).unwrap();
+    let mut loader = Loader::new(dataset, Some((0..200).collect()), base()).unwrap();
+    loader.plan().unwrap();
+    std::fs::rename(&features, &away).unwrap();
+    for error in [loader.time_stages().err().unwrap(), loader.epoch(0, 0).err().unwrap()] {
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    }
+    std::fs::rename(&away, &features).unwrap();
+    let timed = loader.time_stages().unwrap();
+    loader.finish(timed).unwrap();
+    assert!(epoch(&mut loader, 0).0.accesses > 0);
+}
+
+#[test]
+fn visits_decide_in_a_cache_without_a_constant_part() {
+    let directory = tempfile::tempdir().unwrap();
+    common::write(directory.path(), &Csc::power_law(20_000, 60_000, 1));
+    let misses = |hotness| {
+        let memory = Bytes::kib(2400);
+        let few = settings().swap_remove(0);
+        let config = LoaderConfig { constant_share: Some(0.0), hotness, memory, ..few };
+        let dataset = DataSet::open(directory.path()).unwrap();
+        let seeds = (0..20_000).step_by(2).collect();
+        let mut loader = Loader::new(dataset, Some(seeds), config).unwrap();
+        epoch(&mut loader, 0).0.misses + epoch(&mut loader, 1).0.misses
+    };
+    let (visits, unknown) = (misses(Hotness::Visits), misses(Hotness::None));
+    assert!(visits < unknown, "{visits} misses by visits, {unknown} without");
 }
 
 #[test]

@@ -116,12 +116,12 @@ impl Loader {
         .map_err(to_python)
     }
 
-    /// Starts some batches as one group, to be timed; before the first epoch.
+    /// Starts some batches to time the stages; before the first epoch.
     fn start_trial(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let mut state = self.lock();
             state.stop()?;
-            state.epoch = Some(state.loader()?.trial()?);
+            state.epoch = Some(state.loader()?.time_stages()?);
             Ok(())
         })
         .map_err(to_python)

@@ -13,7 +13,7 @@ use baseline::{Belady, Fifo, Random};
 use s3_fifo::S3Fifo;
 use sieve::Sieve;
 
-/// A policy to be compared. The first three run the very code of [`DynamicPart`]; the others exist
+/// A policy to be compared. The first three run the same code as [`DynamicPart`]; the others exist
 /// only here, as bounds and baselines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Simulated {

@@ -49,8 +49,8 @@ pub struct Epoch {
     pub(super) position: usize,
     /// Whether the batch there was taken.
     pub(super) taken: bool,
-    /// Whether the loader forgets what was cached.
-    pub(super) is_trial: bool,
+    /// Whether its stages are timed: its cache is dropped at the end.
+    pub(super) is_timed: bool,
     pub(super) clock: StageClock,
     pub(super) shared: SharedState,
 }
