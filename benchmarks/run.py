@@ -33,6 +33,7 @@ BENCHES = {
     "epoch": "benches.epoch",
     "accumulator": "benches.accumulator",
     "plan": "benches.plan",
+    "device": "benches.device",
     "analytics": "benches.analytics",
     "far": "benches.far",
     "far_swap": "benches.far_swap",

@@ -81,6 +81,11 @@ WORKLOADS = {
         # Epochs of small batches: 2 GiB of rows of 512 bytes, and of a page each.
         Workload("rows512", 22, edges=1 << 25, width=128, seeds=1 << 16),
         Workload("rows4096", 19, edges=1 << 22, width=1024, seeds=1 << 16),
+        # Features of more and more columns, on one graph.
+        *(
+            Workload(f"wide19-{width}", 19, edges=1 << 22, width=width, seeds=1 << 16)
+            for width in (128, 256, 512, 1024)
+        ),
         # For a first look and for the tests of the scripts.
         Workload("rmat18", scale=18, edges=1 << 21, width=128, seeds=1 << 13),
     )
