@@ -43,6 +43,8 @@ def another(field: Field) -> Any:
     """A value of the field that is not its default."""
     if field.path in OTHERS:
         return OTHERS[field.path]
+    if field.path == "model.kind" and field.type is str:
+        return "gcn"
     choices = [one for one in getattr(field.type, "__args__", ()) if one != field.default]
     if choices:
         return next(one for one in choices if not hasattr(one, "__args__"))

@@ -37,6 +37,7 @@ def evaluate(
     logits: Annotated[
         Path | None, typer.Option(help="Write the network's outputs to such a file.")
     ] = None,
+    network: options.Network = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     *,
@@ -64,6 +65,7 @@ def evaluate(
             validation="sampled" if sampled else "full",
             memory=memory,
             far=far,
+            network=network,
             predictions=predictions,
             logits=logits,
             overwrite=overwrite,

@@ -115,6 +115,12 @@ def parameter(
 
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]
+Network = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a model of your own: the code of its network, `FILE.py:NAME`.", show_default=False
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 OutDataSet = Annotated[
     Path, typer.Option("--out", help="Directory of the data set to write.", show_default=False)

@@ -29,15 +29,15 @@ def predict(
         str | None,
         typer.Option(help="Memory budget; as in training by default.", callback=options.size),
     ] = None,
+    network: options.Network = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Write a model's predictions for all nodes, all graphs, or the edges of a list.
 
     Exact: layer by layer over all neighbours, out of core; a model trained with `--time` samples
-    the past. The file has a row for each node, graph
-    or edge: its id or name, the prediction, and the probability of each class; for an edge its
-    score.
+    the past. The file has a row for each node, graph or edge: its id or name, the prediction, and
+    the probability of each class; for an edge its score.
 
     **Examples**
 
@@ -49,6 +49,13 @@ def predict(
 
     with Watch(quiet=json) as watch:
         result = training.predict(
-            data, model, out, edges=edges, memory=memory, overwrite=overwrite, observer=watch
+            data,
+            model,
+            out,
+            edges=edges,
+            memory=memory,
+            network=network,
+            overwrite=overwrite,
+            observer=watch,
         )
     console.result(result, f"{out}", console.flat(result), as_json=json)

@@ -12,6 +12,8 @@ from outercore.cli.watch import Watch
 from outercore.config.fields import build
 from outercore.config.options import fields, groups_of
 from outercore.far import FarOptions
+from outercore.own_code import is_place
+from outercore.training.changes import CHANGEABLE
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration
 
@@ -32,7 +34,8 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Continue this run with its own options; only `--far` may change, also to `none`."
+            help="Continue this run with its own options. `--epochs`, `--patience` and `--far` may "
+            "change, the last also to `none`."
         ),
     ] = None,
     json: options.Json = False,
@@ -53,10 +56,15 @@ def train(
 
         outercore train messages --task link --time time --model gat --fanout 20
 
-        outercore train --resume runs/first
+        outercore train papers --model my_models.py:Deep --fanout 10,5
+
+        outercore train --resume runs/first --epochs 40
     """
     options.require_one("train", data_set, resume)
     # Read before PyTorch is imported: a mistake is reported at once.
+    network = _network(given)
+    if resume is not None and network is not None:
+        del given["model"]
     with config_options.named(TrainConfig, given):
         if resume is None:
             chosen = configuration(config, given)
@@ -65,19 +73,24 @@ def train(
                 TrainConfig,
                 given,
                 {"--config": config, "--out": out},
-                changeable=_OF_SERVER,
+                changeable={*_OF_SERVER, *CHANGEABLE},
                 hint="leave it out, or start another run",
             )
+            more = {name: given.pop(name) for name in CHANGEABLE if name in given}
             far = _server_of_resumed(given)
     from outercore import training
 
     command = options.command_line()
     with Watch(quiet=json) as watch:
         if resume is not None:
-            record = training.resume(resume, far=far, observer=watch, command=command)
+            record = training.resume(
+                resume, far=far, network=network, observer=watch, command=command, **more
+            )
         else:
             assert data_set is not None
-            record = training.train(data_set, chosen, out=out, observer=watch, command=command)
+            record = training.train(
+                data_set, chosen, out=out, network=network, observer=watch, command=command
+            )
     if json:
         console.json_data(record)
         return
@@ -86,10 +99,16 @@ def train(
         (name, "-" if score is None else f"{score:.4f}") for name, score in result["scores"].items()
     ]
     where = "whole graphs" if "graphs" in record["data_set"] else "all neighbours"
-    if record["config"]["sampling"]["time"] is not None:
+    if record["config"]["sampling"]["time"] is not None or record["description"]["sampled"]:
         where = "sampled neighbours"
     title = f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), {where}"
     console.table(title, [*scores, ("run", record["description"]["run"])])
+
+
+def _network(given: dict[str, Any]) -> str | None:
+    """The network of the user's own that `--model FILE.py:NAME` names."""
+    model = str(given.get("model", ""))
+    return model if is_place(model) else None
 
 
 def _server_of_resumed(given: dict[str, Any]) -> FarOptions | Literal[False] | None:

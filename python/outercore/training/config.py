@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from outercore.config.common import (
     BackendOption,
@@ -15,7 +15,7 @@ from outercore.config.common import (
     SeedOption,
     Topology,
 )
-from outercore.config.fields import Configuration, positive, within
+from outercore.config.fields import Configuration, one_of, positive, within
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
@@ -49,10 +49,10 @@ class ModelConfig:
     """The network. It has as many layers as the fan-out has hops."""
 
     kind: Annotated[
-        ModelKind,
+        str,
         Option(
             "`sage`, `gcn`, `gat`, `gin`, or `mlp`, which uses no edge; for graphs with several "
-            "types `rgcn`, `sage`, `gat` or `hgt`.",
+            "types `rgcn`, `sage`, `gat` or `hgt`; or `FILE.py:NAME`, a network of your own.",
             name="model",
             common=True,
         ),
@@ -72,7 +72,14 @@ class ModelConfig:
         Option("Jumping knowledge: classify from all layers, by `cat` or `max`; or `none`."),
     ] = "none"
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the network is one of the user's own; the kind says where it is from."""
+        return ":" in self.kind
+
     def __post_init__(self) -> None:
+        if not self.is_own:
+            one_of("model.kind", self.kind, get_args(ModelKind))
         positive("model.hidden", self.hidden)
         positive("model.heads", self.heads)
         within("model.dropout", self.dropout, 0.0, 1.0)
@@ -218,6 +225,10 @@ class OptimiserConfig:
         positive("optimiser.epochs", self.epochs)
         within("optimiser.weight_decay", self.weight_decay, 0.0, None)
         within("optimiser.patience", self.patience, 0, None)
+
+    def is_over(self, epochs: int, stale: int) -> bool:
+        """Whether training ends after so many epochs, `stale` of them since the best one."""
+        return epochs >= self.epochs or (bool(self.patience) and stale >= self.patience)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network
 from outercore.training.opened import model_directory
-from outercore.training.saved import EXPORTED, Model, is_exported, load_model
+from outercore.training.saved import EXPORTED, Model, is_exported, is_own, load_model
 from outercore.training.tasks import Task
 
 _VERSION = 1
@@ -55,6 +55,12 @@ def export_model(
     computes other logits from it than PyTorch.
     """
     directory = model_directory(Path(run))
+    if is_own(directory):
+        raise UnsupportedError(
+            f"model `{directory}`: exported models have built-in layers, not your own network\n"
+            f"hint: for predictions, `outercore evaluate {directory} --network FILE.py:NAME "
+            "--predictions FILE.parquet`"
+        )
     saved = load_model(directory)
     out = directory.parent / "serving" if out is None else Path(out)
     _require_free(out, overwrite=overwrite)

@@ -12,6 +12,7 @@ from outercore.errors import InternalError, InvalidError, UnsupportedError
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron
+from outercore.training.own import OwnNetwork
 from outercore.training.saved import Model
 from outercore.training.temporal.network import TemporalLinkModel
 from outercore.training.typed.models import TypedNetwork
@@ -62,6 +63,8 @@ def network_of(model: Model) -> Network | Perceptron:
             f"model `{model.config.kind}` of a graph with several types: the format of exported "
             "models has none\nhint: `outercore evaluate --predictions FILE` writes its predictions"
         )
+    if isinstance(model, OwnNetwork):
+        raise InternalError("a network of the user's own has no exported form")
     if isinstance(model, LinkModel):
         return model.encoder
     return model.nodes if isinstance(model, GraphNetwork) else model

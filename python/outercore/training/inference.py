@@ -61,10 +61,11 @@ class Predictor(Protocol):
         """From all neighbours; `None` stands for all nodes, in order."""
 
 
-class PastOnly:
-    """A predictor of nodes with times: each from what it sees of the past, as it was trained.
+class SampledOnly:
+    """A predictor whose network does not run layer by layer: each node from what it samples.
 
-    There are no states of layers for all to share: what a node sees depends on when it is asked.
+    With times a node sees its own past: there are no states of layers for all to share. Of a
+    network of the user's own the layers are not known.
     """
 
     def __init__(self, predictor: Predictor) -> None:
@@ -77,7 +78,7 @@ class PastOnly:
         return self._predictor.sampled(nodes, what)
 
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
-        """As `sampled`; a fan-out of -1 takes all neighbours of the past."""
+        """As `sampled`; a fan-out of -1 takes all neighbours."""
         return self._predictor.sampled(nodes, "inference")
 
 

@@ -26,6 +26,7 @@ from outercore.training.meter import Meter
 from outercore.training.metrics import Errors
 from outercore.training.observe import EpochReport, final_scalars
 from outercore.training.open_work import open_work
+from outercore.training.own import OwnCode
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import save_model
 from outercore.training.scoring import AnyScoring
@@ -54,6 +55,7 @@ class Trainer:
         open_loader: LoaderFactory = neighbor_loader,
         storage: Storage | None = None,
         command: str = "",
+        own: OwnCode | None = None,
     ) -> None:
         self._graph = graph
         self._config = config
@@ -71,7 +73,9 @@ class Trainer:
             open_loader=open_loader,
             note=self._observer.note,
             place=LinkPlace(run.links, lambda: self._position, self._stop, storage),
+            own=own,
         )
+        self._own = own
         self._task, self._model = self._work.task, self._work.model
         self._loaders = self._work.loaders
         self._model.to(self._device)
@@ -135,6 +139,8 @@ class Trainer:
             return False
         self._best = unpack(snapshot.tensors, self._model, self._adam)
         self._position = snapshot.position
+        # The run may have got more epochs, or more patience.
+        self._position.finished = self._position.finished and self._is_over()
         self._timeline = records.Timeline(self._position.timeline)
         return True
 
@@ -227,7 +233,7 @@ class Trainer:
 
     def _close_epoch(self) -> EpochReport:
         """Validates, keeps the best model, and moves on to the next epoch in one checkpoint."""
-        position, optimiser = self._position, self._config.optimiser
+        position = self._position
         started = time.perf_counter()
         with self._timeline.span("validate", epoch=position.epoch):
             score = self._scoring.validation()
@@ -253,12 +259,15 @@ class Trainer:
         position.epoch, position.batch = position.epoch + 1, 0
         position.loss_sum, position.seeds, position.seconds = 0.0, 0, 0.0
         position.counters = {}
-        stale = bool(optimiser.patience) and position.stale_epochs() >= optimiser.patience
-        position.finished = position.epoch >= optimiser.epochs or stale
+        position.finished = self._is_over()
         self._checkpoint()
         if best:
             self._save_best({"valid": score, "epoch": report.epoch})
         return report
+
+    def _is_over(self) -> bool:
+        position, optimiser = self._position, self._config.optimiser
+        return optimiser.is_over(position.epoch, position.stale_epochs())
 
     def _final_scores(self) -> dict[str, Any]:
         """Exact scores of the best model on the validation and the test split."""
@@ -310,6 +319,7 @@ class Trainer:
             self._config,
             scores,
             self._storage,
+            self._own,
         )
 
     def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:

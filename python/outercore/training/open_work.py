@@ -10,6 +10,7 @@ from outercore.training.config import TrainConfig
 from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork
 from outercore.training.loaders import LoaderFactory
+from outercore.training.own import OwnCode
 from outercore.training.saved import SavedModel
 from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.models import TypedNetwork
@@ -27,8 +28,9 @@ def open_work(
     open_loader: LoaderFactory,
     note: Callable[[str], None],
     place: LinkPlace,
+    own: OwnCode | None = None,
 ) -> Work:
-    """The task, network and batches that `config` describes.
+    """The task, network and batches that `config` describes; `own` makes the network instead.
 
     Errors: as `NodeWork`, `TypedNodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`.
     """
@@ -36,7 +38,7 @@ def open_work(
         return TemporalLinkWork(graph, config, open_loader=open_loader, note=note)
     if config.of_links:
         return LinkWork(graph, config, place, open_loader=open_loader, note=note)
-    return open_predicting(graph, config, open_loader=open_loader, note=note)
+    return open_predicting(graph, config, open_loader=open_loader, note=note, own=own)
 
 
 def open_predicting(
@@ -46,6 +48,7 @@ def open_predicting(
     open_loader: LoaderFactory,
     note: Callable[[str], None],
     saved: SavedModel | None = None,
+    own: OwnCode | None = None,
 ) -> PredictingWork:
     """As `open_work` for nodes and whole graphs; `saved` is a network to score.
 
@@ -62,4 +65,4 @@ def open_predicting(
         )
     if graph.is_typed:
         return TypedNodeWork(graph, config, open_loader=open_loader, note=note, saved=saved)
-    return NodeWork(graph, config, open_loader=open_loader, note=note, saved=saved)
+    return NodeWork(graph, config, open_loader=open_loader, note=note, saved=saved, own=own)

@@ -22,8 +22,10 @@ from outercore.training.inference import Prediction
 from outercore.training.links.opened import opened_links
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.opened import config_under, model_directory, open_graph, predicting
+from outercore.training.own import Given
 from outercore.training.saved import SavedModel, load_model
 from outercore.training.tasks import Task
+from outercore.training.work import samples_only
 
 _FORMATS = (".parquet",)
 _GROUP = 1 << 16
@@ -39,6 +41,7 @@ def predict(
     *,
     edges: str | Path | None = None,
     memory: str | None = None,
+    network: Given | None = None,
     overwrite: bool = False,
     observer: Observer | None = None,
     open_graph: Callable[[Path], Any] = open_graph,
@@ -62,6 +65,7 @@ def predict(
         edges: of a model of edges, the pairs to score: a text, Parquet, or `.npy` of ids or names;
             `FILE:SOURCE,TARGET` chooses columns.
         memory: budget, by default that of the training.
+        network: the code of a network of the user's own: a module, a class, or `FILE.py:NAME`.
         overwrite: replace a file.
         observer: is told how far it is.
         open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
@@ -88,7 +92,7 @@ def predict(
     out, observer = Path(out), observer or Observer()
     check_output(out, _FORMATS, option="out", overwrite=overwrite)
     directory = model_directory(Path(model))
-    saved = load_model(directory)
+    saved = load_model(directory, network)
     if saved.task.kind == "links" and saved.config.sampling.time is not None:
         raise UnsupportedError(
             f"model `{directory}`: a model of edges by time scores an edge at its time, and a list "
@@ -106,7 +110,7 @@ def predict(
         "data_set": str(Path(graph.root).resolve()),
         "out": str(out),
         "task": saved.task.name,
-        "neighbours": "all" if config.sampling.time is None else "sampled",
+        "neighbours": "sampled" if samples_only(config, saved.model) else "all",
         **rows,
     }
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.analytics.request import root_of
 from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.far import FarOptions
 from outercore.many_graphs import Labelled, ManyGraphs
@@ -20,6 +21,7 @@ from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import find_split
+from outercore.training.changes import changed, epochs_of
 from outercore.training.config import TrainConfig
 from outercore.training.forecast import forecast
 from outercore.training.graph_work import with_inputs
@@ -31,12 +33,13 @@ from outercore.training.metrics import Errors
 from outercore.training.open_work import open_predicting
 from outercore.training.opened import config_under, model_directory, open_graph, predicting
 from outercore.training.options import configuration
+from outercore.training.own import GIVE, Given, OwnCode, own_code, require_same
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
 from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.inputs import require_model_fits
-from outercore.training.work import Work
+from outercore.training.work import Work, samples_only
 
 _COMMAND = "outercore train"
 
@@ -46,6 +49,7 @@ def train(
     config: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     out: str | Path | None = None,
+    network: Given | None = None,
     observer: Observer | None = None,
     command: str = "",
     open_graph: Callable[[Path], Any] = open_graph,
@@ -57,9 +61,14 @@ def train(
     Seeds PyTorch's global generator.
 
     Args:
-        data_set: its directory.
+        data_set: its directory, or an opened graph.
         config: a configuration, its groups, or a JSON file of them such as `config.json` of a run.
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
+        network: a network of your own, for the labels of nodes of one type: a module of PyTorch,
+            which is trained as it is; a class or function that makes one from `in_channels`,
+            `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`, as far as it
+            takes them; or `FILE.py:NAME` of either. `model=` takes the same. Its `forward` takes
+            `x` and `edge_index`; see `outercore.training.own.OwnNetwork`.
         observer: is called with batches, epochs and notes.
         command: for the record.
         open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
@@ -83,14 +92,17 @@ def train(
         'finished'
     """
     require_one_process("outercore train")
+    own, options = _own(network, options)
     chosen, observer = configuration(config, options), observer or Observer()
-    graph = open_graph(Path(data_set))
+    _require_own(chosen, own)
+    graph = open_graph(Path(root_of(data_set)))
     chosen = _with_inputs(graph, chosen, observer)
-    name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
+    name = f"{Path(graph.root).resolve().name}-{chosen.model.kind.rpartition(':')[2]}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
-        run = TrainDirectory.create(path, graph, chosen)
+        more = {} if own is None else {"network": own.place, "network_digest": own.digest}
+        run = TrainDirectory.create(path, graph, chosen, more=more)
         with run.training(new=True):
-            return _fit(graph, chosen, run, observer, command, open_loader)
+            return _fit(graph, chosen, run, observer, command, open_loader, own)
 
 
 def plan(
@@ -117,13 +129,18 @@ def plan(
         BudgetError: the budget is too small; the message has the least that works.
         UnsupportedError: the task `link` without times, whose graph is made by the run itself.
     """
+    own, options = _own(None, options)
     chosen, observer = configuration(config, options), observer or Observer()
+    _require_own(chosen, own)
     if chosen.of_links and chosen.sampling.time is None:
         raise UnsupportedError("a plan for the task `link`: the run itself makes its graph")
     graph = open_graph(Path(data_set))
     chosen = _with_inputs(graph, chosen, observer)
-    open_work = TemporalLinkWork if chosen.of_links else open_predicting
-    work = open_work(graph, chosen, open_loader=open_loader, note=observer.note)
+    work: Any
+    if chosen.of_links:
+        work = TemporalLinkWork(graph, chosen, open_loader=open_loader, note=observer.note)
+    else:
+        work = open_predicting(graph, chosen, open_loader=open_loader, note=observer.note, own=own)
     with closing(work.loaders) as loaders:
         loaders.training()
         work.prepare()
@@ -147,19 +164,23 @@ def resume(
     run: str | Path,
     *,
     far: FarOptions | Literal[False] | None = None,
+    network: Given | None = None,
     observer: Observer | None = None,
     command: str = "",
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
+    **options: Any,
 ) -> dict[str, Any]:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
-    A run that has come to its end stays as it is, and its record is returned.
+    A run that has come to its end goes on where it gets more `epochs` or more `patience`, the two
+    `options` that may change. Otherwise it stays as it is, and its record is returned.
 
-    `far` is another memory server than the run had, `False` for none.
+    `far` is another memory server than the run had, `False` for none. `network` is the code of a
+    network of the user's own.
 
-    Errors: `InvalidError` where an array that the run reads changed since, or another process
-    trains the run; else as `train`.
+    Errors: `InvalidError` where an array that the run reads or its network changed since, where
+    there is nothing more to train, or another process trains the run; else as `train`.
     """
     require_one_process("outercore train")
     directory = TrainDirectory.open(Path(run))
@@ -167,20 +188,66 @@ def resume(
     with only_run(directory.path, _COMMAND):
         graph = open_graph(directory.data_set)
         directory.require_same(graph)
-        if directory.finished and _intact(directory, observer):
+        own = _same_own(directory, network)
+        before, config = directory.config(), changed(directory, options)
+        if config != before:
+            directory.change(config)
+        elif _is_over(directory, config) and _intact(directory, network, observer):
             observer.note(f"run {directory.path} is finished: there is nothing to resume")
             return directory.record()
-        config = directory.config()
         if far is not None:
             config = replace(config, budget=replace(config.budget, far=far or None))
         with directory.training(new=False):
-            return _fit(graph, config, directory, observer, command, open_loader)
+            return _fit(graph, config, directory, observer, command, open_loader, own)
 
 
-def _intact(run: TrainDirectory, observer: Observer) -> bool:
+def _is_over(run: TrainDirectory, config: TrainConfig) -> bool:
+    # One that got more epochs and was stopped before the next one ended is not.
+    return run.finished and config.optimiser.is_over(*epochs_of(run))
+
+
+def _own(
+    network: Given | None, options: Mapping[str, Any]
+) -> tuple[OwnCode | None, dict[str, Any]]:
+    """The network of the user's own, by `network` or as the option `model`; and the options."""
+    given = options.get("model")
+    if isinstance(given, str) and ":" not in given:
+        given = None
+    if network is not None and given is not None and network is not given:
+        raise InvalidError("network: found a network as `model`, too\nhint: give one of them")
+    chosen = given if network is None else network
+    if chosen is None:
+        return None, dict(options)
+    own = own_code(chosen)
+    return own, {**options, "model": own.place}
+
+
+def _require_own(config: TrainConfig, own: OwnCode | None) -> None:
+    if config.model.is_own and own is None:
+        raise InvalidError(
+            f"model `{config.model.kind}`: a network of your own is taken from nowhere else\n"
+            f"hint: give it again by `--model {config.model.kind}`"
+        )
+
+
+def _same_own(run: TrainDirectory, network: Given | None) -> OwnCode | None:
+    """The network of a run of the user's own, given again."""
+    described = run.own_network
+    if (described is None) != (network is None):
+        was = "a built-in model" if described is None else f"the network `{described['place']}`"
+        hint = "leave out `network`" if described is None else GIVE
+        raise InvalidError(f"run `{run.path}` was made with {was}\nhint: {hint}")
+    if described is None or network is None:
+        return None
+    own = own_code(network)
+    require_same(f"run `{run.path}`", described, own)
+    return own
+
+
+def _intact(run: TrainDirectory, network: Given | None, observer: Observer) -> bool:
     """Whether the model of a finished run is as it was written; if not, says so."""
     try:
-        load_model(run.model)
+        load_model(run.model, network)
     except CorruptError as error:
         first = str(error).partition("\n")[0]
         observer.note(f"warning: {first}; it is written again from the last checkpoint")
@@ -195,6 +262,7 @@ def evaluate(
     split: str = "test",
     memory: str | None = None,
     far: FarOptions | None = None,
+    network: Given | None = None,
     validation: str = "full",
     predictions: str | Path | None = None,
     logits: str | Path | None = None,
@@ -206,7 +274,8 @@ def evaluate(
     """Scores a trained model on a split, by exact inference or with sampled neighbours.
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `predictions` and `logits` name files to write, one row a node
+    stands for every node, in order. `network` is the code of a network of the user's own.
+    `predictions` and `logits` name files to write, one row a node
     of the split, in its order: `.npy`, or `.parquet` and `.csv` with the node's id or name;
     `overwrite` lets them replace files. `far` is used where it holds the data set for good.
 
@@ -220,8 +289,8 @@ def evaluate(
     if predictions is not None and predictions == logits:
         raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
     directory = model_directory(Path(model))
-    saved = load_model(directory)
-    sampled = validation == "sampled" or saved.config.sampling.time is not None
+    saved = load_model(directory, network)
+    sampled = validation == "sampled" or samples_only(saved.config, saved.model)
     if validation == "sampled" and saved.config.of_graphs:
         what = "a network of whole graphs takes all neighbours, and samples none"
         raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
@@ -279,6 +348,7 @@ def _fit(
     observer: Observer | None,
     command: str,
     open_loader: LoaderFactory,
+    own: OwnCode | None,
 ) -> dict[str, Any]:
     stop = StopRequest()
     with stop_on_signals(stop):
@@ -290,6 +360,7 @@ def _fit(
             stop=stop,
             open_loader=open_loader,
             command=command,
+            own=own,
         )
         return trainer.fit()
 

@@ -63,6 +63,18 @@ class TrainDirectory(RunDirectory):
         return TrainConfig.from_dict(self._described()["config"])
 
     @property
+    def own_network(self) -> dict[str, str] | None:
+        """Where the run's network was and the digest of its text; `None` for a built-in model."""
+        described = self._described()
+        if "network" not in described:
+            return None
+        return {"place": described["network"], "digest": described["network_digest"]}
+
+    def change(self, config: TrainConfig) -> None:
+        """Has the run's configuration other values from here on; all of them, or none."""
+        self._describe({**self._described(), "config": config.to_dict()})
+
+    @property
     def finished(self) -> bool:
         """Whether the run came to its end, with its model and the scores."""
         if not (self._record.exists() and (self.model / "model.json").exists()):

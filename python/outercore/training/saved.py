@@ -22,6 +22,15 @@ from outercore.training.config import TrainConfig
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
+from outercore.training.own import (
+    GIVE,
+    Given,
+    OwnCode,
+    OwnNetwork,
+    build_own,
+    own_code,
+    require_same,
+)
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
 from outercore.training.typed.models import TypedNetwork
@@ -34,7 +43,7 @@ EXPORTED = "outercore-inference"
 
 
 Model: TypeAlias = (
-    Network | Perceptron | GraphNetwork | LinkModel | TypedNetwork | TemporalLinkModel
+    Network | Perceptron | OwnNetwork | GraphNetwork | LinkModel | TypedNetwork | TemporalLinkModel
 )
 """Any model that is trained."""
 
@@ -56,8 +65,9 @@ def save_model(
     config: TrainConfig,
     scores: dict[str, Any],
     storage: Storage | None = None,
+    own: OwnCode | None = None,
 ) -> None:
-    """Writes `model.json` and `model.safetensors`.
+    """Writes `model.json` and `model.safetensors`; of code of the user's own where it was.
 
     The scores go into the header of the weights: they always describe the weights beside them.
     """
@@ -72,6 +82,8 @@ def save_model(
         "task": dataclasses.asdict(task),
         "config": config.to_dict(),
     }
+    if own is not None:
+        described["network"] = {"place": own.place, "digest": own.digest}
     if isinstance(model, GraphNetwork):
         described["categories"] = list(model.categories)
         described["of_degrees"] = model.of_degrees
@@ -84,11 +96,11 @@ def save_model(
         replace_file(storage, directory / "model.safetensors", _to_bytes(tensors, scores))
 
 
-def load_model(directory: Path) -> SavedModel:
-    """Inverse of `save_model`.
+def load_model(directory: Path, network: Given | None = None) -> SavedModel:
+    """Inverse of `save_model`; `network` is the code of a network of the user's own.
 
     Errors: `NotFoundError`, `CorruptError` and `VersionError` name the file; `InvalidError` for an
-    exported model.
+    exported model, and where the code is missing, another one, or not needed.
     """
     path = directory / "model.json"
     if not path.exists():
@@ -113,7 +125,8 @@ def load_model(directory: Path) -> SavedModel:
         what = "" if isinstance(error, CorruptError) else f"model `{directory}`: "
         raise CorruptError(f"{what}{error}\nhint: {_way_out(directory)}") from error
     config = TrainConfig.from_dict(described["config"])
-    model = _build(config, described)
+    own = _own(directory, described.get("network"), network)
+    model = _build(config, described, own)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -121,6 +134,28 @@ def load_model(directory: Path) -> SavedModel:
             f"model `{directory}`: weights do not fit `model.json`: {error}"
         ) from None
     return SavedModel(model.eval(), _task(described["task"]), config)
+
+
+def _own(
+    directory: Path, described: dict[str, Any] | None, network: Given | None
+) -> OwnCode | None:
+    if (described is None) != (network is None):
+        was = "a built-in model" if described is None else f"the network `{described['place']}`"
+        hint = "leave out `network`" if described is None else GIVE
+        raise InvalidError(f"model `{directory}` was made with {was}\nhint: {hint}")
+    if described is None or network is None:
+        return None
+    own = own_code(network)
+    require_same(f"model `{directory}`", described, own)
+    return own
+
+
+def is_own(directory: Path) -> bool:
+    """Whether the model's network is one of the user's own."""
+    try:
+        return "network" in json.loads((directory / "model.json").read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def is_exported(directory: Path) -> bool:
@@ -175,13 +210,15 @@ def _way_out(directory: Path) -> str:
     return "restore it from a copy, or train again"
 
 
-def _build(config: TrainConfig, described: dict[str, Any]) -> Model:
+def _build(config: TrainConfig, described: dict[str, Any], own: OwnCode | None) -> Model:
     if "timed" in described.get("schema", ()):
         timed = TimedSchema.from_dict(described["schema"], described["layers"])
         return TemporalLinkModel(config, timed)
     if described["task"]["kind"] == "links":
         return LinkModel(config, described["features"], described["table_rows"])
     sizes = [described[name] for name in ("layers", "features", "outputs")]
+    if own is not None:
+        return build_own(own, config.model, *sizes)
     if "schema" in described:
         schema = Schema.from_dict(described["schema"], described["layers"])
         return TypedNetwork(config.model, schema, described["outputs"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from outercore.many_graphs import Labelled
 from outercore.split_names import normal_split
 from outercore.training.config import TrainConfig, Validation
-from outercore.training.inference import Prediction, Predictor
+from outercore.training.inference import Prediction, Predictor, SampledOnly
 from outercore.training.metrics import Metric
 from outercore.training.tasks import Task
 
@@ -58,7 +58,7 @@ class Scoring:
 
     def validates_fully(self) -> bool:
         """Whether epochs are scored over all neighbours."""
-        if self._config.sampling.time is not None:
+        if isinstance(self._predictor, SampledOnly):
             return False
         return validates_fully(self._config.run.validation, self._graph.num_edges)
 

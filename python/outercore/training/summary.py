@@ -12,7 +12,7 @@ from outercore.runs import record as records
 from outercore.sample_rules import edge_name
 from outercore.training.config import TrainConfig
 from outercore.training.tasks import TASKS
-from outercore.training.work import Work
+from outercore.training.work import Work, samples_only
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -39,6 +39,7 @@ def describe(
             "metric": work.task.metric_name,
             "of_graphs": config.of_graphs,
             "validation": validation,
+            "sampled": samples_only(config, work.model),
             "device": device,
         },
         "config": config.to_dict(),

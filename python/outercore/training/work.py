@@ -20,9 +20,10 @@ from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
 from outercore.training.degrees import degrees_for
-from outercore.training.inference import Inference, PastOnly, Predictor
+from outercore.training.inference import Inference, Predictor, SampledOnly
 from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.models import build_model
+from outercore.training.own import OwnCode, OwnNetwork, build_own
 from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
@@ -100,6 +101,7 @@ class ScoredOnSplits(ABC):
 
     labelled: Labelled
     task: Task
+    model: Any
     _config: TrainConfig
 
     def scoring(
@@ -112,9 +114,9 @@ class ScoredOnSplits(ABC):
     def predictor(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
-        """As `PredictingWork` says; with times from the past alone."""
+        """As `PredictingWork` says."""
         found = self._inference(scratch=scratch, device=device, observer=observer, stop=stop)
-        return found if self._config.sampling.time is None else PastOnly(found)
+        return SampledOnly(found) if samples_only(self._config, self.model) else found
 
     @abstractmethod
     def _inference(
@@ -142,7 +144,9 @@ class NodeWork(ScoredOnSplits):
         open_loader: LoaderFactory,
         note: Callable[[str], None],
         saved: SavedModel | None = None,
+        own: OwnCode | None = None,
     ) -> None:
+        """`own` makes the network in place of the configuration."""
         self.labelled = graph
         self._graph, self._config = graph, config
         if saved is None:
@@ -154,7 +158,8 @@ class NodeWork(ScoredOnSplits):
                 nodes_of(graph, config.sampling.train),
             )
             features = _width(graph, config.sampling.features)
-            self.model: Any = build_model(config.model, config.layers, features, self.task.outputs)
+            sizes = (config.model, config.layers, features, self.task.outputs)
+            self.model: Any = build_model(*sizes) if own is None else build_own(own, *sizes)
         else:
             self.task, self.model = saved.task, saved.model
             _require_features(graph, config, self.model.features)
@@ -198,6 +203,11 @@ class NodeWork(ScoredOnSplits):
     def facts(self) -> dict[str, Any]:
         """Nothing more."""
         return {}
+
+
+def samples_only(config: TrainConfig, model: Any) -> bool:
+    """Whether a model is scored with sampled neighbours in any case."""
+    return config.sampling.time is not None or isinstance(model, OwnNetwork)
 
 
 def _require_features(graph: Graph, config: TrainConfig, expected: int) -> None:

@@ -1,21 +1,12 @@
-"""Score functions of one's own: where they come from, and what tells one from another.
-
-A run says which function it was made with, but its code is only ever taken from whoever calls:
-opening somebody else's run runs nothing of theirs.
-"""
+"""Score functions of one's own: what they must do."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import importlib.util
-import inspect
 import math
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import InvalidError
+from outercore.own_code import digest_of, from_place, place_of
 
 if TYPE_CHECKING:
     from outercore.embedding.gradients.models import ScoreFunction
@@ -48,38 +39,11 @@ def own_score(score: ScoreFunction | str) -> OwnScore:
         'builtins:max'
     """
     if callable(score):
-        module, name = score.__module__, getattr(score, "__qualname__", type(score).__qualname__)
-        return OwnScore(score, f"{module}:{name}", _digest(score))
-    where, _, name = score.rpartition(":")
-    if not where.endswith(".py") or not name.isidentifier():
-        raise InvalidError(
-            f"score: expected `FILE.py:NAME`, found `{score}`\n"
-            "hint: for example `--score my_scores.py:bilinear`"
-        )
-    function = getattr(_from_file(Path(where)), name, None)
-    if function is None:
-        raise NotFoundError(f"score `{score}`: `{where}` has no `{name}`")
+        return OwnScore(score, place_of(score), digest_of(score))
+    function = from_place("score", score, "--score my_scores.py:bilinear")
     if not callable(function):
         raise InvalidError(f"score `{score}`: expected a function, found {type(function).__name__}")
-    return OwnScore(function, score, _digest(function))
-
-
-def _from_file(path: Path) -> Any:
-    if not path.is_file():
-        raise NotFoundError(f"score: no file `{path}`")
-    name = f"outercore_score_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Where `inspect` and the file's own dataclasses look for it.
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise InvalidError(f"score: `{path}` fails: {type(error).__name__}: {error}") from error
-    return module
+    return OwnScore(function, score, digest_of(function))
 
 
 def check_score(own: OwnScore, width: int, relation_width: int) -> None:
@@ -125,18 +89,3 @@ def require_same(what: str, place: str, digest: str, own: OwnScore) -> None:
             f"{what} was made with the score function `{place}`, and `{own.place}` has another "
             "text\nhint: give the function as it was, or start another run with `--from`"
         )
-
-
-def _digest(function: Any) -> str:
-    """Of the function's own text, or its class's: what it calls is not looked at."""
-    bound = ""
-    while isinstance(function, functools.partial):
-        bound += f"{function.args}{function.keywords}"
-        function = function.func
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        function = type(function)
-    try:
-        text = inspect.getsource(function) + bound
-    except (OSError, TypeError):
-        return ""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

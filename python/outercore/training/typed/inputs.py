@@ -38,6 +38,11 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
         )
     if config.of_links and config.budget.far is not None:
         raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
+    if config.model.is_own and (graph.is_typed or not of_nodes):
+        raise UnsupportedError(
+            f"model `{kind}`: a network of your own learns labels of nodes of one type alone\n"
+            "hint: take batches from `oc.NeighborLoader` in a loop of your own"
+        )
     if not graph.is_typed:
         if kind in ONLY_TYPED:
             raise UnsupportedError(
