@@ -63,6 +63,13 @@ test-python: setup ## Python tests, documentation examples included
 	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile tests/python
 	$(BIN)/pytest --doctest-modules python/outercore
 
+.PHONY: wheel
+wheel: $(VENV)/.requirements ## Make a wheel in dist/: installs without Rust on any Python from 3.10 on
+	rm -rf dist
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked \
+		--interpreter $(BIN)/python --out dist
+	@ls dist/outercore-*-cp310-abi3-manylinux_*.whl
+
 .PHONY: bench
 bench: setup ## Measure the figures of docs/benchmarks again (long)
 	$(BIN)/python benchmarks/run.py

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from outercore.cli import config_options, console, options
 from outercore.cli.plan_embed import plan_embed
+from outercore.cli.plan_shown import show_plan
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration
 
@@ -69,4 +70,7 @@ def plan_train(
     from outercore import training
 
     planned = training.plan(data_set, chosen)
-    console.result(planned, "plan", console.flat(planned), as_json=json)
+    if json:
+        console.json_data(planned)
+        return
+    show_plan(planned)

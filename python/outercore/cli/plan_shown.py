@@ -1,0 +1,121 @@
+"""The plan of a training as people read it: sizes, times, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outercore.cli import console
+from outercore.config.sizes import format_size
+
+_LIMITS = {
+    "device": "the disk",
+    "model": "the network",
+    "sampling": "sampling",
+    "assembling": "putting batches together",
+    "processor": "the processor",
+}
+"""What an epoch waits for."""
+_OTHERS = {
+    "in_degrees_memory": "in-degrees",
+    "embeddings_memory": "embeddings",
+    "edges_memory": "edges with times",
+}
+"""What else is in memory all the time."""
+
+
+def show_plan(planned: Mapping[str, Any]) -> None:
+    """Prints the memory, the epochs and the verdict."""
+    console.table(f"a budget of {format_size(planned['memory'])}", _memory(planned))
+    if forecast := planned["forecast"]:
+        cells: console.Cells = {
+            "an epoch": lambda row: row[0],
+            "first": lambda row: row[1],
+            "later": lambda row: row[2],
+        }
+        console.columns(_epochs(forecast), cells)
+    console.data(verdict(planned))
+
+
+def _memory(planned: Mapping[str, Any]) -> list[tuple[str, str]]:
+    training = planned["training"]
+    rows = []
+    if topology := training.get("topology"):
+        where = "in memory" if topology["resident"] else "read from the disk"
+        rows.append(("topology", f"{format_size(topology['memory'])}, {where}"))
+    rows += [(name, format_size(planned[key])) for key, name in _OTHERS.items() if planned.get(key)]
+    if split := training.get("split"):
+        kept = split["constant_slots"] + split["dynamic_slots"]
+        share = min(kept / max(training["num_rows"], 1), 1.0)
+        rows.append(("feature rows", f"{format_size(training['slots'])}, {share:.0%} of all"))
+        if 0 < kept < training["num_rows"]:
+            static = split["constant_slots"]
+            rows.append(("  of them static", f"{static:,}, the others come and go"))
+        flight = training["sampled"] + training["delivered"]
+        rows.append(("batches", f"{format_size(flight)}, {split['group']} fetched together"))
+        buffers = format_size(training["staging"])
+        rows.append(("read buffers", f"{buffers}, {training['reads_in_flight']} reads in flight"))
+    else:
+        rows += console.flat(training)
+    rows.append(("validation", format_size(planned["validation_memory"])))
+    return rows
+
+
+def _epochs(forecast: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    epochs = [forecast["first_epoch"], forecast["later_epochs"]]
+    lines: list[tuple[str, Any]] = [
+        ("time", lambda one: seconds(one["seconds"])),
+        ("read", lambda one: format_size(one["bytes"])),
+        ("reads", lambda one: f"{one['requests']:,.0f}"),
+        ("rows found in memory", lambda one: f"{one['hit_ratio']:.1%}"),
+        ("sampling, by itself", lambda one: seconds(one["sample_s"])),
+        ("reading rows", lambda one: seconds(one["fetch_s"])),
+        ("putting together", lambda one: seconds(one["assemble_s"])),
+        ("network", lambda one: seconds(one["train_s"])),
+    ]
+    return [(name, *(shown(one) for one in epochs)) for name, shown in lines]
+
+
+def verdict(planned: Mapping[str, Any]) -> str:
+    """What an epoch costs, what limits it, and what more memory would change."""
+    if not planned["forecast"]:
+        return "The budget is enough."
+    later = planned["forecast"]["later_epochs"]
+    limit = _LIMITS.get(later["bottleneck"], later["bottleneck"])
+    reads = format_size(later["bytes"]) if later["bytes"] else "nothing"
+    said = f"A later epoch reads {reads} and takes about {seconds(later['seconds'])}; "
+    said += f"{limit} limits it."
+    if not later["rows_read"]:
+        return f"{said} All feature rows stay in memory."
+    return f"{said} With {format_size(_for_all_rows(planned))} all feature rows stay in memory."
+
+
+def _for_all_rows(planned: Mapping[str, Any]) -> int:
+    """The budget that holds all feature rows beside everything else."""
+    training = planned["training"]
+    split = training["split"]
+    kept = split["constant_slots"] + split["dynamic_slots"]
+    slot = training["slots"] / max(kept, 1)
+    share = planned["validation_memory"] / planned["memory"]
+    more = (training["num_rows"] - kept) * slot / max(1 - share, 0.01)
+    return int(planned["memory"] + more)
+
+
+def seconds(count: float) -> str:
+    """A duration.
+
+    Example:
+        >>> seconds(0.0421), seconds(38.2), seconds(410), seconds(9000)
+        ('42 ms', '38 s', '6 min 50 s', '2 h 30 min')
+    """
+    if count < 1:
+        return f"{count * 1000:.0f} ms"
+    if count < 10:
+        return f"{count:.1f} s"
+    if count < 60:
+        return f"{count:.0f} s"
+    minutes, rest = divmod(round(count), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
