@@ -54,7 +54,8 @@ def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> Non
     what = f"{option}: `{path}`" if option else f"`{path}`"
     if path.suffix.lower() not in endings:
         known = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
-        raise InvalidError(f"{what}: expected a name that ends in {known}")
+        hint = f"\nhint: `--{option} {path.with_suffix(endings[0])}`" if option else ""
+        raise InvalidError(f"{what}: expected a name that ends in {known}{hint}")
 
 
 def check_place(path: Path, *, option: str = "", overwrite: bool = False) -> None:

@@ -24,13 +24,13 @@ from outercore.cli.info import info
 from outercore.cli.jobs import jobs
 from outercore.cli.layout import layout
 from outercore.cli.memory_server import memory_server
+from outercore.cli.next_step import with_command
 from outercore.cli.plan import plan
 from outercore.cli.predict import predict
 from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
 from outercore.cli.serve import serve
-from outercore.cli.too_little import with_memory
 from outercore.cli.train import train
 from outercore.cli.tune import tune
 from outercore.errors import InternalError, InterruptError, OutercoreError
@@ -108,7 +108,7 @@ def run(arguments: list[str]) -> int:
         console.stopped(_STOPPED_EARLY)
         return STOPPED
     except OutercoreError as error:
-        console.error(with_memory(error, arguments))
+        console.error(with_command(error, arguments))
         return OUR_ERROR if isinstance(error, InternalError) else USER_ERROR
     except BrokenPipeError:
         # Whoever read our output has seen enough.

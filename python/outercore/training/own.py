@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from outercore.errors import InvalidError
-from outercore.own_code import digest_of, from_place, place_of
+from outercore.own_code import digest_of, from_place, is_place, place_of
 from outercore.training.config import ModelConfig, Norm
 from outercore.training.models import Network
-
-GIVE = "give it by `--network FILE.py:NAME`, in Python by `network=`"
 
 Given: TypeAlias = nn.Module | Callable[..., nn.Module] | str
 """A module; a class or a function that makes one; or `FILE.py:NAME` of either."""
@@ -48,6 +46,12 @@ def own_code(given: Given) -> OwnCode:
             f"{type(made).__name__}"
         )
     return OwnCode(made, place, digest_of(made))
+
+
+def give(place: str, option: str = "--network") -> str:
+    """How a network that a run was made with is given again."""
+    shown = place if is_place(place) else "FILE.py:NAME"
+    return f"give it by `{option} {shown}`, in Python by `network=`"
 
 
 def require_same(what: str, described: dict[str, Any], own: OwnCode) -> None:

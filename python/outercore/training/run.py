@@ -33,7 +33,7 @@ from outercore.training.metrics import Errors
 from outercore.training.open_work import open_predicting
 from outercore.training.opened import config_under, model_directory, open_graph, predicting
 from outercore.training.options import configuration
-from outercore.training.own import GIVE, Given, OwnCode, own_code, require_same
+from outercore.training.own import Given, OwnCode, give, own_code, require_same
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
@@ -235,7 +235,8 @@ def _same_own(run: TrainDirectory, network: Given | None) -> OwnCode | None:
     described = run.own_network
     if (described is None) != (network is None):
         was = "a built-in model" if described is None else f"the network `{described['place']}`"
-        hint = "leave out `network`" if described is None else GIVE
+        again = "" if described is None else give(described["place"], "--model")
+        hint = again or "leave out `network`"
         raise InvalidError(f"run `{run.path}` was made with {was}\nhint: {hint}")
     if described is None or network is None:
         return None

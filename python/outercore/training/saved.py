@@ -23,11 +23,11 @@ from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
 from outercore.training.own import (
-    GIVE,
     Given,
     OwnCode,
     OwnNetwork,
     build_own,
+    give,
     own_code,
     require_same,
 )
@@ -141,7 +141,7 @@ def _own(
 ) -> OwnCode | None:
     if (described is None) != (network is None):
         was = "a built-in model" if described is None else f"the network `{described['place']}`"
-        hint = "leave out `network`" if described is None else GIVE
+        hint = "leave out `network`" if described is None else give(described["place"])
         raise InvalidError(f"model `{directory}` was made with {was}\nhint: {hint}")
     if described is None or network is None:
         return None
