@@ -246,7 +246,7 @@ def test_train_prints_scores_on_stdout_and_the_rest_on_stderr(
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (("--epochs", "20"), "--epochs (optimiser.epochs)"),
+        (("--batch-size", "20"), "--batch-size (sampling.batch_size)"),
         (("--lr", "0.1"), "--learning-rate (optimiser.learning_rate)"),
         (("--out", "x"), "--out"),
         (("--seed", "0"), "--seed (run.seed)"),
