@@ -15,7 +15,7 @@ class InvalidError(OutercoreError, ValueError):
     """An argument or an input file is wrong; the user can mend it."""
 
 
-class NotFoundError(OutercoreError, FileNotFoundError):
+class NotFoundError(OutercoreError, FileNotFoundError, KeyError):
     """A file, an array, a split or another named thing does not exist."""
 
 

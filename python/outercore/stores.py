@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data.feature_store import FeatureStore as PyGFeatureStore
 from torch_geometric.data.feature_store import TensorAttr
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from outercore.graph import Graph
 
 
+UNSET = TensorAttr.attr_name
+"""What PyG has for a field that is not given."""
+
 _TOPOLOGY = ("offsets", "sources", "ids")
 
 
@@ -28,17 +34,25 @@ _TOPOLOGY = ("offsets", "sources", "ids")
 class ArrayAttr(TensorAttr):
     """Names an array: ``group_name`` is a node type or an edge type.
 
-    In a graph of one type of nodes it is left out for their arrays, and
-    ``("node", "edge", "node")`` for those of edges. ``store["paper"].x`` names one, too.
+    ``store["paper"].x[index]``, ``store["paper", "x"][index]`` and ``store["paper", "x", index]``
+    read rows; ``store["paper", "x"]()`` reads all.
     """
 
-    def __init__(
-        self,
-        group_name: Any = None,
-        attr_name: Any = TensorAttr.attr_name,
-        index: Any = None,
-    ) -> None:
-        """Name ``attr_name`` (such as ``"x"``), at ``index`` (all rows where ``None``)."""
+    def is_set(self, key: str) -> bool:
+        """Whether a field is given; an index may be an array of NumPy."""
+        return getattr(self, key) is not UNSET
+
+
+@dataclass
+class PlainArrayAttr(ArrayAttr):
+    """Names an array of a graph with one type of nodes: the group may be left out.
+
+    ``store["x"][index]`` and ``store["x", index]`` read rows. The group of edge arrays is
+    ``("node", "edge", "node")``.
+    """
+
+    def __init__(self, attr_name: Any = UNSET, index: Any = UNSET, group_name: Any = None) -> None:
+        """Name ``attr_name`` (such as ``"x"``), at ``index``."""
         super().__init__(group_name=group_name, attr_name=attr_name, index=index)
 
 
@@ -47,12 +61,20 @@ class FeatureStore(PyGFeatureStore):
 
     Rows of edge arrays are in the order of the imported edges, so their index is ``e_id``.
 
-    Cost: ``get_tensor`` with an index reads those rows; without one, the whole array.
+    ``store["x"]`` is a view that reads nothing. ``store["x"][index]`` reads rows and
+    ``store["x"]()`` the whole array; in a graph of several types ``store["paper", "x"]``. An
+    index is a tensor, an array, a list, a slice, a mask or a whole number.
+
+    Cost: with an index a read of those rows; ``get_tensor`` without one reads the whole array.
+
+    Raises:
+        NotFoundError: no array has this name; a ``KeyError``, too.
+        InvalidError: an index that is no row.
     """
 
     def __init__(self, graph: Graph) -> None:
         """Serve the arrays of ``graph``."""
-        super().__init__(tensor_attr_cls=ArrayAttr)
+        super().__init__(tensor_attr_cls=ArrayAttr if graph.is_typed else PlainArrayAttr)
         self._graph = graph
 
     @property
@@ -87,8 +109,38 @@ class FeatureStore(PyGFeatureStore):
             store[f"edge_{name}"] = torch.from_numpy(self._graph.rows(key, store.e_id.numpy()))
         return batch
 
-    def _key(self, attr: TensorAttr) -> str:
-        group, name = attr.group_name, str(attr.attr_name)
+    def get_tensor(self, *args: Any, convert_type: bool = False, **kwargs: Any) -> Any:
+        """Rows of an array: ``attr_name``, ``group_name`` and ``index``, or PyG's ``TensorAttr``.
+
+        Without ``index`` all rows; without ``group_name`` the nodes of a graph of one type.
+
+        Shapes: a tensor as stored: [rows, ...], or [...] for a whole number as index.
+        """
+        attr = self._with_defaults(self._tensor_attr_cls.cast(*args, **kwargs))
+        return super().get_tensor(attr, convert_type=convert_type)
+
+    def multi_get_tensor(
+        self, attrs: Sequence[TensorAttr], convert_type: bool = False
+    ) -> list[Any]:
+        """`get_tensor` of each."""
+        return [self.get_tensor(attr, convert_type=convert_type) for attr in attrs]
+
+    def _with_defaults(self, given: TensorAttr) -> TensorAttr:
+        attr = copy.copy(given)
+        if attr.group_name is UNSET and not self._graph.is_typed:
+            attr.group_name = None
+        if attr.index is UNSET:
+            attr.index = None
+        return ArrayAttr(attr.group_name, attr.attr_name, attr.index)
+
+    def _key(self, given: TensorAttr) -> str:
+        attr = self._with_defaults(given)
+        group, name = attr.group_name, attr.attr_name
+        if not isinstance(name, str):
+            raise InvalidError(
+                f"attr_name: expected the name of an array, found {type(name).__name__}\n"
+                "hint: in a graph of several types write `store[node_type, name][index]`"
+            )
         if group is None:
             return self._graph.key(name)
         if isinstance(group, tuple):
@@ -108,13 +160,9 @@ class FeatureStore(PyGFeatureStore):
         key = self._key(attr)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
             return torch.from_numpy(self._graph.array(key))
-        index = attr.index
-        if isinstance(index, slice):
-            index = np.arange(*index.indices(int(self._graph.arrays[key]["shape"][0])))
-        ids = index.numpy() if isinstance(index, Tensor) else np.asarray(index)
-        if ids.dtype == np.bool_:
-            ids = np.flatnonzero(ids)
-        return torch.from_numpy(self._graph.rows(key, ids.astype(np.int64, copy=False)))
+        ids = _rows(attr.index, int(self._graph.arrays[key]["shape"][0]), key)
+        found = torch.from_numpy(self._graph.rows(key, np.atleast_1d(ids)))
+        return found if ids.ndim else found[0]
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
         return tuple(self._graph.arrays[self._key(attr)]["shape"])
@@ -126,8 +174,31 @@ class FeatureStore(PyGFeatureStore):
             kind, _, rest = key.partition("/")
             group, _, name = rest.partition("/")
             if kind == "nodes":
-                found.append(ArrayAttr(group if self._graph.is_typed else None, name))
+                found.append(ArrayAttr(group if self._graph.is_typed else None, name, None))
         return found
+
+
+def _rows(index: Any, count: int, key: str) -> NDArray[np.int64]:
+    """The rows that an index means: [n], or [] for a whole number.
+
+    Errors: `InvalidError` for anything but rows of the array.
+    """
+    if isinstance(index, slice):
+        return np.arange(*index.indices(count))
+    found = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    if found.dtype == np.bool_:
+        if found.shape != (count,):
+            raise InvalidError(f"array `{key}`: mask of shape {found.shape}, expected ({count},)")
+        return np.flatnonzero(found)
+    if found.ndim > 1 or not (found.dtype.kind in "iu" or found.size == 0):
+        raise InvalidError(
+            f"array `{key}`: index of type {found.dtype} and shape {found.shape}, expected whole "
+            "numbers [rows], a mask, a slice or a number"
+        )
+    if found.size and not 0 <= int(found.min()) <= int(found.max()) < count:
+        wrong = int(found.min()) if found.min() < 0 else int(found.max())
+        raise InvalidError(f"array `{key}`: no row {wrong}, it has rows 0 to {count - 1}")
+    return found.astype(np.int64)
 
 
 class GraphStore(PyGGraphStore):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data.feature_store import TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.remote_backend_utils import num_nodes
 from torch_geometric.loader import NodeLoader
@@ -93,14 +94,92 @@ def test_arrays_are_found_by_index_and_by_view(typed: oc.Graph) -> None:
     store, edges = typed.pyg()
     whole = typed.array("nodes/paper/x")
     np.testing.assert_array_equal(store["paper", "x", None], whole)
-    np.testing.assert_array_equal(store["paper", "x"], whole)
-    np.testing.assert_array_equal(store["paper"].x, whole)
+    np.testing.assert_array_equal(store["paper", "x"](), whole)
+    np.testing.assert_array_equal(store["paper"].x(), whole)
+    np.testing.assert_array_equal(store["paper"].x[[3, 1]], whole[[3, 1]])
     np.testing.assert_array_equal(store["paper", "x", 0:20], whole[:20])
     np.testing.assert_array_equal(store["paper", "x", torch.tensor([3, 3])], whole[[3, 3]])
     row, col = edges[WRITES, "coo"]
     assert len(row) == len(col) == EDGES[WRITES]
     with pytest.raises(ValueError, match="not fully specified"):
         store.get_tensor(group_name="paper")
+
+
+INDICES = [
+    [5, 2, 5],
+    np.array([3, 1]),
+    torch.tensor([4]),
+    torch.arange(60) % 7 == 0,
+    slice(2, 50, 3),
+    slice(None),
+    slice(-3, None),
+    9,
+    np.int64(9),
+    [],
+]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_a_view_reads_the_rows_asked_for_and_no_others(plain: oc.Graph, index, monkeypatch) -> None:
+    store, _ = plain.pyg()
+    whole = torch.from_numpy(plain.array("x"))
+    expected = (
+        whole[torch.tensor(index, dtype=torch.int64)] if isinstance(index, list) else whole[index]
+    )
+    if not isinstance(index, slice) or index != slice(None):
+        monkeypatch.setattr(oc.Graph, "array", None)
+    by_attr = TensorAttr(attr_name="x", index=index)
+    for found in (
+        store["x"][index],
+        store["x", index],
+        store.view("x")[index],
+        store.get_tensor("x", index),
+        store.get_tensor(attr_name="x", index=index),
+        store.get_tensor(by_attr),
+        *store.multi_get_tensor([by_attr]),
+    ):
+        assert torch.equal(found, expected)
+
+
+def test_without_an_index_a_tensor_is_whole(plain: oc.Graph) -> None:
+    store, _ = plain.pyg()
+    whole = torch.from_numpy(plain.array("x"))
+    for found in (
+        store["x"](),
+        store["x", None],
+        store.get_tensor(attr_name="x"),
+        store.get_tensor(TensorAttr(attr_name="x")),
+    ):
+        assert torch.equal(found, whole)
+    assert store.get_tensor_size(attr_name="x") == tuple(whole.shape)
+
+
+def test_what_is_no_row_is_refused(plain: oc.Graph) -> None:
+    store, _ = plain.pyg()
+    for index, text in [
+        ([3, 60], "no row 60, it has rows 0 to 59"),
+        (torch.tensor([-1]), "no row -1"),
+        (2.5, "index of type float64"),
+        ([[1]], r"index of type int64 and shape \(1, 1\)"),
+        (torch.ones(3, dtype=torch.bool), r"mask of shape \(3,\), expected \(60,\)"),
+    ]:
+        with pytest.raises(oc.InvalidError, match=f"array `nodes/node/x`: {text}"):
+            store["x"][index]
+
+
+def test_a_missing_array_is_a_key_error_too(plain: oc.Graph, typed: oc.Graph) -> None:
+    for wrong in (
+        lambda: plain.pyg()[0]["nothing"][[1]],
+        lambda: plain.pyg()[0].get_tensor_size(attr_name="nothing"),
+        lambda: typed.pyg()[0]["paper", "nothing", [1]],
+        lambda: plain.array("nothing"),
+    ):
+        with pytest.raises(KeyError, match="nothing") as raised:
+            wrong()
+        assert isinstance(raised.value, oc.NotFoundError)
+        assert str(raised.value).startswith("array `")
+    with pytest.raises(oc.InvalidError, match=r"hint: .*`store\[node_type, name\]\[index"):
+        typed.pyg()[0]["paper"][torch.tensor([1])]()
 
 
 def test_loaders_take_both_stores_of_a_data_set(typed: oc.Graph, plain: oc.Graph) -> None:
