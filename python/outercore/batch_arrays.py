@@ -39,7 +39,7 @@ def batch_arrays(
         NotFoundError: no array has this name.
         InvalidError: two arrays have one name, or a batch has something else under it.
     """
-    if isinstance(names, str):
+    if isinstance(names, str) or not (names is None or isinstance(names, Iterable)):
         raise InvalidError(f"arrays: expected a list of names, found {names!r}")
     if graph.is_typed:
         return _typed_arrays(graph, names, besides)

@@ -149,7 +149,10 @@ class Graph:
 
         Raises:
             NotFoundError: no array has this name.
+            InvalidError: the name is no text.
         """
+        if not isinstance(name, str):
+            raise InvalidError(f"array: expected a name such as `x`, found {name!r}")
         prefixes = ("", _NODE_PREFIX, _SPLIT_PREFIX, _EDGE_PREFIX)
         for candidate in (prefix + name for prefix in prefixes):
             if candidate in self.arrays:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from outercore.loader import NeighborLoader
+from outercore.loader_arguments import refuse_arguments
 from outercore.minibatches import InputNodes, Source
 
 
@@ -59,4 +60,6 @@ class HGTLoader(NeighborLoader):
         **options: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
+        instead = "`NeighborLoader` takes a method; this loader has its own"
+        refuse_arguments(options, type(self), {"method": instead})
         super().__init__(data, num_samples, input_nodes, method="hgt", **options)

@@ -10,16 +10,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore.batch_options import LARGEST_SEED, batch_options
+from outercore.config.fields import number, whole
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.graph import EdgeType
 from outercore.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, all_links, edge_type_of
 from outercore.loader import NeighborLoader
+from outercore.loader_arguments import refuse_arguments
 from outercore.minibatches import FanOuts, Source, opened
 from outercore.ranks import share_of
-from outercore.sample_rules import edge_name
+from outercore.sample_rules import EqualTimes, SubgraphType, TemporalStrategy, edge_name
 
 _POOL_SEEDS = 1 << 18
 """Seeds that are drawn together."""
+_INSTEAD = {
+    "input_nodes": "`edge_label_index` are the links",
+    "input_time": "`edge_label_time` are the times of the links",
+}
 
 
 class LinkNeighborLoader(NeighborLoader):
@@ -70,6 +77,8 @@ class LinkNeighborLoader(NeighborLoader):
         ((2, 32), 16)
     """
 
+    _of_links = True
+
     def __init__(
         self,
         data: Source,
@@ -77,28 +86,39 @@ class LinkNeighborLoader(NeighborLoader):
         edge_label_index: Any = None,
         edge_label: Tensor | NDArray[Any] | None = None,
         edge_label_time: Tensor | NDArray[Any] | None = None,
-        *,
+        replace: bool = False,
+        subgraph_type: SubgraphType = "directional",
+        disjoint: bool = False,
+        temporal_strategy: TemporalStrategy = "uniform",
         neg_sampling: Any = None,
         neg_sampling_ratio: float | None = None,
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        *,
         batch_size: int = 1,
-        shuffle: bool = False,
+        shuffle: bool | None = False,
         drop_last: bool = False,
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        equal_times: EqualTimes = "seen",
         **options: Any,
     ) -> None:
         """Bind a graph and the links; only where all edges are the links are these read."""
+        refuse_arguments(options, type(self), _INSTEAD)
         graph = opened(data)
+        own = batch_options({"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last})
+        seed = whole("seed", seed, 0, LARGEST_SEED)
         self._edge_type, index = _links(graph, edge_label_index)
-        self._edge_label = None if edge_label is None else torch.as_tensor(edge_label)
+        self._edge_label = _labels(edge_label)
         times = None if edge_label_time is None else _whole(edge_label_time, "edge_label_time")
         count = index.shape[1]
         self._negatives = _negatives(graph, self._edge_type, neg_sampling, neg_sampling_ratio)
-        time_attr = options.get("time_attr")
-        _check(count, self._edge_label, times, time_attr, batch_size)
+        _check(count, self._edge_label, times, time_attr)
         self._edge_label = _above_negatives(self._edge_label, self._negatives)
-        self._link_batch, self._drop_last, self._link_count = batch_size, drop_last, count
+        self._link_batch, self._drop_last = own["batch_size"], own["drop_last"]
+        self._link_count = count
         self._link_rank, self._link_world = rank, world_size
         self._links = LinkSeeds(
             graph,
@@ -107,28 +127,45 @@ class LinkNeighborLoader(NeighborLoader):
             times,
             self._negatives,
             seed=seed,
-            shuffle=shuffle,
-            is_disjoint=bool(options.get("disjoint")) or time_attr is not None,
+            shuffle=own["shuffle"],
+            is_disjoint=disjoint or time_attr is not None,
             node_times=time_attr,
             edge_times=None if time_attr is None else edge_name(graph, time_attr),
-            sees_equal=options.get("equal_times", "seen") == "seen",
+            sees_equal=equal_times == "seen",
         )
         amount = 0.0 if self._negatives is None else self._negatives.amount
-        self._width = max(int(2 * batch_size * (1 + amount)) + 2, 1)
+        self._width = max(int(2 * self._link_batch * (1 + amount)) + 2, 1)
         self._now: LinkBatch | None = None
         empty = np.empty(0, np.int64)
-        nodes: Any = (self._edge_type[0], empty) if graph.is_typed else empty
         super().__init__(
             graph,
             num_neighbors,
-            nodes,
+            (self._edge_type[0], empty) if graph.is_typed else empty,
+            None if times is None else empty,
+            replace,
+            subgraph_type,
+            disjoint,
+            temporal_strategy,
+            time_attr,
+            weight_attr,
+            transform,
             batch_size=self._width,
             seed=seed,
             rank=0,
             world_size=1,
-            input_time=None if times is None else empty,
+            equal_times=equal_times,
             **options,
         )
+
+    @property
+    def batch_size(self) -> int:
+        """Links per batch, without negatives."""
+        return self._link_batch
+
+    @property
+    def dataset(self) -> range:
+        """As many numbers as there are links; as in PyG."""
+        return range(self._link_count)
 
     def __len__(self) -> int:
         """Batches per epoch, of this rank."""
@@ -223,8 +260,10 @@ class LinkNeighborLoader(NeighborLoader):
                 if not core.advance():
                     break
                 self._now = batch
-                yield self._batch(widths)
+                yield self._delivered(self._batch(widths), epoch, first)
+                first += 1
                 self._require_own(own, epoch)
+        self._running = None
 
     def _batch(self, widths: dict[str, int]) -> Any:
         transform, self.transform = self.transform, None
@@ -303,7 +342,15 @@ def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[np.int64]]:
     return edge_type, np.ascontiguousarray(index, np.int64)
 
 
-def _check(count: int, labels: Any, times: Any, time_attr: str | None, batch_size: int) -> None:
+def _labels(given: Any) -> Tensor | None:
+    """Errors: `InvalidError` for anything but numbers."""
+    try:
+        return None if given is None else torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidError(f"edge_label: expected numbers [links], found {given!r}") from None
+
+
+def _check(count: int, labels: Any, times: Any, time_attr: str | None) -> None:
     """Errors: `InvalidError` for arguments that do not fit together."""
     for name, given in (("edge_label", labels), ("edge_label_time", times)):
         if given is not None and len(given) != count:
@@ -312,14 +359,13 @@ def _check(count: int, labels: Any, times: Any, time_attr: str | None, batch_siz
         raise InvalidError(
             "edge_label_time: expected together with `time_attr`, which says what has times"
         )
-    if batch_size < 1:
-        raise InvalidError(f"batch_size is {batch_size}, expected at least 1")
 
 
 def _negatives(
     graph: Any, edge_type: EdgeType, given: Any, ratio: float | None
 ) -> NegativeLinks | None:
     if ratio:
+        ratio = number("neg_sampling_ratio", ratio)
         if given is not None:
             raise InvalidError("neg_sampling_ratio: expected without `neg_sampling`")
         return NegativeLinks("binary", ratio)
@@ -329,9 +375,11 @@ def _negatives(
         given = {"mode": given}
     names = ("mode", "amount", "src_weight", "dst_weight")
     if not isinstance(given, Mapping):
-        given = {name: getattr(given, name) for name in names}
-    if "mode" not in given or not set(given) <= set(names):
-        raise InvalidError(f"neg_sampling: expected {', '.join(names)}, found {', '.join(given)}")
+        given = {name: getattr(given, name) for name in names if hasattr(given, name)} or given
+    if not isinstance(given, Mapping) or "mode" not in given or not set(given) <= set(names):
+        raise InvalidError(
+            f"neg_sampling: expected {', '.join(names)}, or a mode alone; found {given!r}"
+        )
     weights = []
     for name, node_type in (("src_weight", edge_type[0]), ("dst_weight", edge_type[2])):
         weight = given.get(name)
@@ -344,8 +392,9 @@ def _negatives(
                     f"`{node_type}`, found shape {weight.shape}"
                 )
         weights.append(weight)
-    mode = getattr(given["mode"], "value", given["mode"])
-    return NegativeLinks(mode, float(given.get("amount", 1.0)), weights[0], weights[1])
+    mode: Any = getattr(given["mode"], "value", given["mode"])
+    amount = number("neg_sampling", given.get("amount", 1.0))
+    return NegativeLinks(mode, amount, weights[0], weights[1])
 
 
 def _above_negatives(labels: Tensor | None, negatives: NegativeLinks | None) -> Tensor | None:

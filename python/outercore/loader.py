@@ -16,6 +16,7 @@ from outercore.config.common import Backend, Policy, Precision, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.graph import EdgeType, edge_type_key
+from outercore.loader_arguments import check_arguments
 from outercore.minibatches import FanOuts, InputNodes, MiniBatches, Source, opened
 from outercore.sample_rules import (
     EqualTimes,
@@ -78,7 +79,8 @@ class NeighborLoader(MiniBatches[Any]):
             as in GraphBolt.
         shuffle: visit the seeds in a new order every epoch.
         drop_last: leave out a last batch that is not full.
-        seed: seed of all randomness.
+        seed: seed of all randomness, so ``torch.manual_seed`` has no effect on batches;
+            ``seed=torch.initial_seed()`` follows it.
         features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
             per node, or ``None``; or a dictionary of these by node type. A default ``x`` that the
             data set, or a node type, lacks is left out.
@@ -111,13 +113,15 @@ class NeighborLoader(MiniBatches[Any]):
         far: a memory server that holds features and topology too; its address, or
             `far.FarOptions`.
         pin_memory: assemble ``x`` in page-locked memory, for asynchronous copies to a GPU.
-        num_workers: accepted for PyG's sake; the core has threads of its own.
-        persistent_workers: likewise.
+        others: further arguments of PyG's loader and of PyTorch's ``DataLoader``, such as
+            ``num_workers``. Those that mean nothing here have no effect and a warning says so.
 
     Raises:
         InvalidError: an argument of the wrong type or out of range, a seed that is no node, an
             empty split, two arrays of one name, ``pin_memory`` without a GPU.
         NotFoundError: a split or an array that the data set does not have.
+        UnsupportedError: an argument of PyG or PyTorch that works in another way here; the message
+            says in which.
 
     Example:
         >>> import outercore as oc
@@ -129,23 +133,26 @@ class NeighborLoader(MiniBatches[Any]):
         (32, 8)
     """
 
+    _of_links = False
+
     def __init__(
         self,
         data: Source,
         num_neighbors: FanOuts,
         input_nodes: InputNodes | Tensor = None,
+        input_time: NDArray[Any] | Tensor | None = None,
+        replace: bool = False,
+        subgraph_type: SubgraphType = "directional",
+        disjoint: bool = False,
+        temporal_strategy: TemporalStrategy = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
         *,
         batch_size: int = 1,
-        replace: bool = False,
         method: Method = "neighbor",
-        disjoint: bool = False,
-        subgraph_type: SubgraphType = "directional",
-        weight_attr: str | None = None,
-        time_attr: str | None = None,
-        input_time: NDArray[Any] | Tensor | None = None,
-        temporal_strategy: TemporalStrategy = "uniform",
         equal_times: EqualTimes = "seen",
-        shuffle: bool = False,
+        shuffle: bool | None = False,
         drop_last: bool = False,
         seed: int = 0,
         features: str | os.PathLike[str] | FeatureNames | None = "x",
@@ -154,7 +161,6 @@ class NeighborLoader(MiniBatches[Any]):
         arrays: Sequence[str] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
-        transform: Callable[[Any], Any] | None = None,
         memory: str | int = "1GiB",
         backend: Backend = "auto",
         threads: int | None = None,
@@ -167,18 +173,24 @@ class NeighborLoader(MiniBatches[Any]):
         constant_share: float | None = None,
         far: Far | None = None,
         pin_memory: bool = False,
-        num_workers: int = 0,
-        persistent_workers: bool = False,
+        **others: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        del num_workers, persistent_workers
-        self.transform, self._pin_memory = transform, _pinnable(pin_memory)
+        check_arguments(others, type(self), of_links=self._of_links)
+        self.transform, self._pin_memory = _callable(transform), _pinnable(pin_memory)
         self._reverse: dict[EdgeType, EdgeType] = {}
-        rules = SampleRules(
-            method, disjoint, subgraph_type, weight_attr, time_attr, temporal_strategy, equal_times
+        rules = SampleRules.of(
+            method=method,
+            disjoint=disjoint,
+            # PyG has an enumeration, too.
+            subgraph_type=getattr(subgraph_type, "value", subgraph_type),
+            weight_attr=weight_attr,
+            time_attr=time_attr,
+            temporal_strategy=temporal_strategy,
+            equal_times=equal_times,
         )
         graph = opened(data)
-        if subgraph_type == "bidirectional" and graph.is_typed:
+        if rules.subgraph_type == "bidirectional" and graph.is_typed:
             self._reverse = reverse_types(graph.edge_types)
         super().__init__(
             graph,
@@ -210,6 +222,21 @@ class NeighborLoader(MiniBatches[Any]):
             constant_share=constant_share,
         )
 
+    @property
+    def batch_size(self) -> int:
+        """Seeds, or links, per batch."""
+        return int(self._config["batch_size"])
+
+    @property
+    def dataset(self) -> range:
+        """As many numbers as there are seeds, or links; as in PyG.
+
+        Cost: reads the split.
+        """
+        ids = self._input_nodes.ids(self.graph)
+        every = self.graph.node_types[self._input_nodes.node_type]
+        return range(every if ids is None else len(ids))
+
     def _batch(self, widths: dict[str, int]) -> Data | HeteroData:
         batch = self._typed(widths) if self.graph.is_typed else self._plain(widths["node"])
         if self._rules.subgraph_type == "bidirectional":
@@ -229,7 +256,7 @@ class NeighborLoader(MiniBatches[Any]):
             data.num_nodes = len(n_id)
         if (labels := self._labels_of(n_id)) is not None:
             data.y = torch.from_numpy(labels)
-        if self._edge_ids:
+        if self._config["edge_ids"]:
             data.e_id = torch.from_numpy(parts["e_id"])
         if len(parts["edge_weights"]):
             data.edge_norm = torch.from_numpy(parts["edge_weights"])
@@ -238,6 +265,7 @@ class NeighborLoader(MiniBatches[Any]):
         if self._rules.has_trees:
             data.batch = torch.from_numpy(parts["trees"])
         data.input_id = torch.from_numpy(self._input_id(parts, n_id))
+        self._add_times(data, parts)
         data.batch_size = parts["batch_size"]
         data.num_sampled_nodes = parts["num_sampled_nodes"]
         data.num_sampled_edges = parts["num_sampled_edges"]
@@ -263,7 +291,7 @@ class NeighborLoader(MiniBatches[Any]):
         for key, edge_type in edge_types.items():
             edges, store = parts["edges"][key], data[edge_type]
             store.edge_index = torch.from_numpy(edges["edge_index"])
-            if self._edge_ids:
+            if self._config["edge_ids"]:
                 store.e_id = torch.from_numpy(edges["e_id"])
             store.num_sampled_edges = edges["num_sampled_edges"]
         for key, rows in self._named(parts["arrays"]).items():
@@ -274,8 +302,14 @@ class NeighborLoader(MiniBatches[Any]):
                 data[edge_types[of_type]][f"edge_{name}"] = torch.from_numpy(rows)
         seeds = data[self._input_nodes.node_type]
         seeds.input_id = torch.from_numpy(self._input_id(parts, seeds.n_id.numpy()))
+        self._add_times(seeds, parts)
         seeds.batch_size = parts["batch_size"]
         return data
+
+    def _add_times(self, seeds: Any, parts: dict[str, Any]) -> None:
+        """The times of the seeds where they were given; links have them by themselves."""
+        if self._input_times is not None and len(self._input_times):
+            seeds.seed_time = torch.from_numpy(self._input_times[parts["input_id"]])
 
     def _rows(self, nodes: int, width: int) -> Tensor:
         """Memory for ``x``: where it is large, of its own, which the budget gets back at once."""
@@ -283,6 +317,13 @@ class NeighborLoader(MiniBatches[Any]):
         if own is None:
             return torch.empty((nodes, width), pin_memory=self._pin_memory)
         return torch.from_numpy(own)
+
+
+def _callable(transform: Any) -> Any:
+    """As given. Errors: `InvalidError` for what cannot be called."""
+    if transform is not None and not callable(transform):
+        raise InvalidError(f"transform: expected a function of a batch, found {transform!r}")
+    return transform
 
 
 def _pinnable(pin_memory: bool) -> bool:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.batch_arrays import batch_arrays
+from outercore.batch_options import batch_options
+from outercore.config.fields import whole
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
@@ -31,6 +33,7 @@ from outercore.typed_choice import (
     features_by_type,
     input_type,
     numbers,
+    path_of,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +66,6 @@ class MiniBatches(ABC, Generic[Batch]):
         *,
         features: str | os.PathLike[str] | FeatureNames | None,
         labels: str | None,
-        edge_ids: bool,
         arrays: Sequence[str] | None,
         rank: int | None,
         world_size: int | None,
@@ -75,7 +77,7 @@ class MiniBatches(ABC, Generic[Batch]):
         input_time: Any = None,
         **options: Any,
     ) -> None:
-        """Bind a graph and the seeds; nothing is read yet. ``options`` go to the core as they are.
+        """Bind a graph and the seeds; nothing is read yet. ``options`` are `BatchOptions`.
 
         Raises:
             InvalidError: an argument out of range, a seed that is no node.
@@ -84,11 +86,12 @@ class MiniBatches(ABC, Generic[Batch]):
         self.graph = graph = opened(graph)
         # The working directory may be another one when the data set is opened again.
         self._place = os.fspath(graph.root.absolute())
-        self._edge_ids = edge_ids
         self._rank, self._world_size = rank, world_size
         self._epoch = 0
         self._first_batch = 0
         self._begun = 0
+        # Epoch and next batch of the iteration that is running, or that was left before its end.
+        self._running: tuple[int, int] | None = None
         self._label_key = _label_key(graph, labels)
         self._labels = _compact_labels(graph, self._label_key)
         node_type, seeds = "node", input_nodes
@@ -96,7 +99,11 @@ class MiniBatches(ABC, Generic[Batch]):
             node_type, seeds = input_type(graph, input_nodes)
             chosen = {"input_type": node_type, **features_by_type(graph, features)}
         else:
-            assert not isinstance(input_nodes, tuple)
+            if isinstance(input_nodes, tuple) and any(isinstance(one, str) for one in input_nodes):
+                raise InvalidError(
+                    f"input_nodes: found {input_nodes!r:.80}, but the graph has one type of nodes\n"
+                    "hint: give a split, ids, a mask, or None for every node"
+                )
             chosen = dict(_feature_choice(graph, features))
         self._input_nodes = _Seeds(seeds, node_type)
         self._input_times = input_times(input_time)
@@ -109,14 +116,13 @@ class MiniBatches(ABC, Generic[Batch]):
             graph, arrays, besides=(*_keys_of(chosen), self._label_key, hotness)
         )
         self._config: dict[str, Any] = {
-            "edge_ids": edge_ids,
+            **batch_options(options),
             **chosen,
             "arrays": list(self._arrays.values()),
             "memory": parse_size(memory),
             "reserved": 0 if self._labels is None else self._labels.nbytes,
             "threads": checked_threads(threads) or 0,
             "hotness": hotness,
-            **options,
         }
         far_options = options_of(far, graph.root)
         if far_options is not None:
@@ -158,7 +164,7 @@ class MiniBatches(ABC, Generic[Batch]):
 
         The share of a process group goes along: a worker of this process does not see the group.
         """
-        unopened = {"_handle": None, "_labels": None, "_process": 0}
+        unopened = {"_handle": None, "_labels": None, "_process": 0, "_running": None}
         state = {**self.__dict__, **unopened, "_config": dict(self._config)}
         if self._rank is None and share_of(None, None)[1] > 1:
             state["_rank"], state["_world_size"] = share_of(None, None)
@@ -180,15 +186,59 @@ class MiniBatches(ABC, Generic[Batch]):
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is epoch ``epoch``: its order and its samples."""
-        if epoch < 0:
-            raise InvalidError(f"epoch {epoch}, expected 0 or more")
-        self._epoch = epoch
+        self._epoch, self._running = whole("epoch", epoch, 0), None
 
     def seek(self, batch: int) -> None:
         """The next iteration starts at batch ``batch``, as if those before had been consumed."""
-        if not 0 <= batch <= len(self):
-            raise InvalidError(f"batch {batch}, expected 0 to {len(self)}")
-        self._first_batch = batch
+        self._first_batch, self._running = whole("batch", batch, 0, len(self)), None
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the loader is: after the batches that an iteration has delivered so far.
+
+        As loaders of ``torchdata`` have it: also after a loop was left by ``break``. Saved with a
+        checkpoint, :meth:`load_state_dict` resumes there.
+
+        Returns:
+            ``epoch`` and ``batch``, the next one in it; ``batches`` of an epoch and ``seed``, by
+            which another loader is told apart.
+
+        Example:
+            >>> import outercore as oc
+            >>> loader = oc.NeighborLoader(tiny_dataset, [5, 3], "train", batch_size=8)
+            >>> for batch in loader:
+            ...     break
+            >>> loader.state_dict()["epoch"], loader.state_dict()["batch"]
+            (0, 1)
+        """
+        epoch, batch = self._running or (self._epoch, self._first_batch)
+        return {"epoch": epoch, "batch": batch, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """The next iteration is the rest of the epoch in which ``state`` was taken, then the next.
+
+        Where it was taken after the last batch, within the loop, that rest is empty.
+
+        Raises:
+            InvalidError: no state of a loader, or of one with another seed or other batches.
+        """
+        own = self._identity()
+        wanted = ("epoch", "batch", *own)
+        if not isinstance(state, Mapping) or any(name not in state for name in wanted):
+            raise InvalidError(
+                f"state: expected {', '.join(wanted)}; found {state!r}\n"
+                "hint: `loader.state_dict()` makes one"
+            )
+        for name, value in own.items():
+            if state[name] != value:
+                raise InvalidError(
+                    f"state: of a loader with {name}={state[name]}, this one has {value}\n"
+                    "hint: make the loader with the arguments of the first run"
+                )
+        self.set_epoch(state["epoch"])
+        self.seek(state["batch"])
+
+    def _identity(self) -> dict[str, int]:
+        return {"batches": len(self), "seed": self._config["seed"]}
 
     def __iter__(self) -> Iterator[Batch]:
         """One epoch. The next iteration will be the next epoch.
@@ -204,8 +254,15 @@ class MiniBatches(ABC, Generic[Batch]):
         core.start(epoch, first)
         widths = core.widths()
         while core.advance():
-            yield self._batch(widths)
+            yield self._delivered(self._batch(widths), epoch, first)
+            first += 1
             self._require_own(own, epoch)
+        self._running = None
+
+    def _delivered(self, batch: Batch, epoch: int, number: int) -> Batch:
+        """The batch, as that of this number."""
+        self._running = (epoch, number + 1)
+        return batch
 
     def _require_own(self, begun: int, epoch: int) -> None:
         """Errors: `InvalidError` for an iterator of another process, or one that is not the newest.
@@ -321,8 +378,11 @@ def opened(graph: Source) -> Graph:
             "hint: `outercore.open(DATASET).pyg()` gives both"
         )
     if not isinstance(graph, Graph):
+        is_pyg = hasattr(graph, "edge_index") or hasattr(graph, "edge_index_dict")
+        hint = "\nhint: `oc.from_pyg(data, DATASET)` writes it as one, once" if is_pyg else ""
         raise InvalidError(
-            f"graph: expected an opened data set or its directory, found {type(graph).__name__}"
+            "graph: expected an opened data set or its directory, found "
+            f"{type(graph).__name__}{hint}"
         )
     return graph
 
@@ -381,7 +441,7 @@ def _feature_choice(graph: Graph, features: Any) -> dict[str, str]:
             "features: a choice by node type, but the graph has one type of nodes\n"
             "hint: give the name of an array, or the path of an `.npy` file"
         )
-    name = os.fspath(features)
+    name = path_of("features", features)
     if name == "x":
         return {"features": graph.manifest["roles"]["features"]}
     if name.endswith(".npy"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.config.fields import one_of
+from outercore.config.fields import build
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ class SampleRules:
     temporal_strategy: TemporalStrategy = "uniform"
     equal_times: EqualTimes = "seen"
 
+    @classmethod
+    def of(cls, **given: Any) -> SampleRules:
+        """The rules from arguments.
+
+        Errors: `InvalidError` for one of another type, or that is no choice.
+        """
+        return build(cls, given, "")
+
     @property
     def has_trees(self) -> bool:
         """Whether the neighbourhood of each seed is sampled separately."""
@@ -48,10 +56,6 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
     method, subgraph_type, equal_times = rules.method, rules.subgraph_type, rules.equal_times
     temporal_strategy, disjoint = rules.temporal_strategy, rules.disjoint
     weight_attr, time_attr = rules.weight_attr, rules.time_attr
-    one_of("method", method, ("neighbor", "labor", "ladies", "hgt"))
-    one_of("subgraph_type", subgraph_type, ("directional", "bidirectional", "induced"))
-    one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
-    one_of("equal_times", equal_times, ("seen", "hidden"))
     if subgraph_type == "bidirectional" and method in ("ladies", "hgt"):
         raise InvalidError(
             f"subgraph_type: `bidirectional` expects edges that are sampled on their own, and "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 
+from outercore.config.fields import whole
 from outercore.errors import InvalidError
 
 MOST_THREADS = 1024
@@ -15,7 +17,10 @@ def checked_threads(threads: int | None) -> int | None:
 
     Errors: `InvalidError` for one that is not 1 to 1024.
     """
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
+    if threads is None:
+        return None
+    threads = whole("threads", threads, -math.inf)
+    if not 1 <= threads <= MOST_THREADS:
         raise InvalidError(
             f"threads {threads}, expected 1 to {MOST_THREADS}\n"
             f"hint: this machine has {len(os.sched_getaffinity(0))} cores"

@@ -86,9 +86,9 @@ def features_by_type(
     if features is None:
         return {}
     if not isinstance(features, Mapping):
-        if os.fspath(features) != "x":
+        if (name := path_of("features", features)) != "x":
             raise InvalidError(
-                f"features: `{os.fspath(features)}` of which node type?\n"
+                f"features: `{name}` of which node type?\n"
                 "hint: give a dictionary of names by node type, or `x` for all features"
             )
         keys = {name: graph.features_of(name) for name in graph.node_types}
@@ -96,13 +96,23 @@ def features_by_type(
     chosen: dict[str, dict[str, str]] = {}
     for node_type, given in features.items():
         require_node_type(graph, node_type)
-        name = os.fspath(given)
+        name = path_of("features", given)
         if name.endswith(".npy"):
             chosen[node_type] = {"path": os.fspath(Path(name).absolute())}
         else:
             key = name if "/" in name else f"nodes/{node_type}/{name}"
             chosen[node_type] = {"array": graph.key(key)}
     return {"typed_features": chosen}
+
+
+def path_of(argument: str, given: Any) -> str:
+    """A name or a path as a text.
+
+    Errors: `InvalidError` for anything else.
+    """
+    if not isinstance(given, (str, os.PathLike)):
+        raise InvalidError(f"{argument}: expected a name or a path, found {given!r}")
+    return os.fspath(given)
 
 
 def require_node_type(graph: Graph, node_type: str) -> None:

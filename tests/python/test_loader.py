@@ -266,7 +266,7 @@ def test_without_features_the_graph_alone_is_delivered(graph: oc.Graph) -> None:
     ("options", "error", "text"),
     [
         ({"memory": "64KiB"}, oc.BudgetError, "the least that works is"),
-        ({"batch_size": 0}, oc.InvalidError, "batch_size is 0"),
+        ({"batch_size": 0}, oc.InvalidError, "batch_size: expected 1 to 4294967295, found 0"),
         ({"features": "nonsense"}, oc.NotFoundError, "nonsense"),
         ({"features": "missing.npy"}, oc.NotFoundError, "missing.npy"),
         ({"memory": "lots"}, oc.InvalidError, "lots"),

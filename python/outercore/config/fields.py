@@ -9,12 +9,14 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import Any, Literal, TypeVar
 
 from outercore.errors import InvalidError
 
 _Built = TypeVar("_Built")
 _Own = TypeVar("_Own", bound="Configuration")
+_NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 
 
 class Configuration:
@@ -87,9 +89,16 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         if not isinstance(value, (list, tuple)):
             raise InvalidError(f"{path}: expected a list, found {value!r}")
         return tuple(_value(typing.get_args(hint)[0], item, path) for item in value)
+    return _plain(hint, value, path)
+
+
+def _plain(hint: Any, value: Any, path: str) -> Any:
+    """A text, a truth value or a number; those of NumPy become Python's."""
+    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
+        value = value.item()
     accepted = (int, float) if hint is float else hint
     if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
-        raise InvalidError(f"{path}: expected {hint.__name__}, found {value!r}")
+        raise InvalidError(f"{path}: expected {_NAMES.get(hint, hint.__name__)}, found {value!r}")
     return float(value) if hint is float else value
 
 
@@ -113,6 +122,32 @@ def within(name: str, value: float, least: float, most: float | None) -> None:
             f"at least {_shown(least)}" if most is None else f"{_shown(least)} to {_shown(most)}"
         )
         raise InvalidError(f"{name}: expected {limits}, found {value}")
+
+
+def whole(name: str, value: Any, least: float, most: float | None = None) -> int:
+    """A whole number, of NumPy and PyTorch too.
+
+    Errors: `InvalidError` for anything else, and for one that is not in `least` to `most`.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = index(value)
+    except TypeError:
+        raise InvalidError(f"{name}: expected a whole number, found {value!r}") from None
+    within(name, found, least, most)
+    return found
+
+
+def number(name: str, value: Any) -> float:
+    """A finite number, of NumPy and PyTorch too.
+
+    Errors: `InvalidError` for anything else.
+    """
+    found: float = _plain(float, value, name)
+    if not math.isfinite(found):
+        raise InvalidError(f"{name}: expected a finite number, found {value!r}")
+    return found
 
 
 def _shown(bound: float) -> str:

@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -193,7 +194,7 @@ def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         if field.option.sets_also:
             _put(groups, field.option.sets_also, value)
     for field, value in given:
-        is_bytes = field.option.size and field.type is str and isinstance(value, int)
+        is_bytes = field.option.size and field.type is str and isinstance(value, Integral)
         _put(groups, field.path, str(value) if is_bytes else value)
     return groups
 

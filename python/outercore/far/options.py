@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from outercore import _core
 from outercore.config.fields import Configuration
 from outercore.config.options import Option
+from outercore.errors import InvalidError
 from outercore.far.profile import probed_chunk
 
 
@@ -82,6 +83,8 @@ def options_of(far: Far | None, root: Path | None = None) -> dict[str, Any] | No
     if far is None:
         return None
     options = FarOptions(far) if isinstance(far, str) else far
+    if not isinstance(options, FarOptions):
+        raise InvalidError(f"far: expected an address or `far.FarOptions`, found {far!r}")
     if options.chunk is None and root is not None:
         options = replace(options, chunk=probed_chunk(root, options.address))
     return {name: value for name, value in asdict(options).items() if value is not None}
