@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
+from outercore.config.fields import plain_json
 
 Progress = Callable[[str, int, int, str], None]
 """Called as `progress(phase, done, total, unit)`; what it raises stops the work."""
@@ -27,7 +28,7 @@ class Importer:
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
-        self._core = _core.Importer(str(out), json.dumps(options), progress)
+        self._core = _core.Importer(str(out), plain_json(options), progress)
 
     def __enter__(self) -> Importer:
         return self
@@ -55,13 +56,13 @@ class Importer:
 
     def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
         """Takes a whole `.npy`, by copy or (`in_place`) where it lies."""
-        self._core.array_npy(role, name, str(path), json.dumps(options))
+        self._core.array_npy(role, name, str(path), plain_json(options))
 
     def array_begin(
         self, role: Role, name: str, dtype: str, width: int | None, options: dict[str, Any]
     ) -> None:
         """Begins an array whose rows are pushed; `width` is `None` for one value a row."""
-        self._core.array_begin(role, name, dtype, width, json.dumps(options))
+        self._core.array_begin(role, name, dtype, width, plain_json(options))
 
     def array_push(self, rows: NDArray) -> None:
         """The next rows of the array begun."""
@@ -88,7 +89,7 @@ class TripleImporter:
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
-        self._core = _core.TripleImporter(str(out), json.dumps(options), progress)
+        self._core = _core.TripleImporter(str(out), plain_json(options), progress)
 
     def __enter__(self) -> TripleImporter:
         return self
@@ -98,7 +99,7 @@ class TripleImporter:
 
     def text(self, part: str, path: Path, dialect: dict[str, Any]) -> None:
         """Takes a text file of triples, written as `dialect` says."""
-        self._core.text(part, str(path), json.dumps(dialect))
+        self._core.text(part, str(path), plain_json(dialect))
 
     def push(
         self,
@@ -119,7 +120,7 @@ class TripleImporter:
 def generate(kind: str, out: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """Writes a generated graph, `rmat` or `planted`; returns the summary."""
     functions = {"rmat": _core.generate_rmat, "planted": _core.generate_planted}
-    return json.loads(functions[kind](str(out), json.dumps(options), progress))
+    return json.loads(functions[kind](str(out), plain_json(options), progress))
 
 
 def check(path: Path, progress: Progress) -> dict[str, Any]:
@@ -129,23 +130,23 @@ def check(path: Path, progress: Progress) -> dict[str, Any]:
 
 def probe(directory: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """Measures the device under `directory` and stores its profile there."""
-    return json.loads(_core.probe(str(directory), json.dumps(options), progress))
+    return json.loads(_core.probe(str(directory), plain_json(options), progress))
 
 
 def plan(path: Path, config: dict[str, Any], nodes: NDArray[np.int64]) -> dict[str, Any]:
     """The memory plan of a loader with the core's configuration `config` and seeds `nodes`."""
-    loader = _core.Loader(str(path), json.dumps(config), np.ascontiguousarray(nodes, np.int64))
+    loader = _core.Loader(str(path), plain_json(config), np.ascontiguousarray(nodes, np.int64))
     return json.loads(loader.plan())
 
 
 def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
     """Builds the grid of a data set; returns the summary."""
-    return json.loads(_core.build_grid(str(path), json.dumps(options), progress))
+    return json.loads(_core.build_grid(str(path), plain_json(options), progress))
 
 
 def build_layout(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
     """Builds a layout of an array; returns the summary."""
-    return json.loads(_core.build_layout(str(path), json.dumps(options), progress))
+    return json.loads(_core.build_layout(str(path), plain_json(options), progress))
 
 
 def convert_arrays(
@@ -168,7 +169,7 @@ def plan_algorithm(
     weights: NDArray[np.float64] | None,
 ) -> dict[str, Any]:
     """How a run with the same arguments would divide its budget."""
-    return json.loads(_core.plan_algorithm(str(path), json.dumps(request), ids, weights))
+    return json.loads(_core.plan_algorithm(str(path), plain_json(request), ids, weights))
 
 
 def run_algorithm(
@@ -183,7 +184,7 @@ def run_algorithm(
     Returns the values by node id, mapped from a file without a name where the budget has no room
     for them, and `plan`, `counters` and `facts`.
     """
-    values, outcome = _core.run_algorithm(str(path), json.dumps(request), ids, weights, progress)
+    values, outcome = _core.run_algorithm(str(path), plain_json(request), ids, weights, progress)
     if isinstance(values, np.ndarray):
         return values, json.loads(outcome)
     descriptor: int = values
@@ -199,7 +200,7 @@ def run_algorithm(
 
 def stream_edges(path: Path, options: dict[str, Any], function: Callable[..., object]) -> None:
     """Calls `function(sources, targets, weights)` for every piece of the grid."""
-    _core.stream_edges(str(path), json.dumps(options), function)
+    _core.stream_edges(str(path), plain_json(options), function)
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:

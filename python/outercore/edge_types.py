@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from outercore.errors import NotFoundError
+from outercore.errors import InvalidError, NotFoundError
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Source type, relation, target type."""
@@ -23,6 +23,21 @@ def edge_type_key(edge_type: EdgeType) -> str:
     return "__".join(edge_type)
 
 
+def triple_text(given: str | Sequence[str], where: str) -> str:
+    """The text ``author,writes,paper`` of a triple, or the text as it is.
+
+    Raises:
+        InvalidError: it is neither.
+    """
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
+        raise InvalidError(
+            f"{where}: expected (source type, name, target type), found {given!r:.80}"
+        )
+    return ",".join(given)
+
+
 def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], where: str) -> EdgeType:
     """The edge type of a triple, or of a text such as ``author,writes,paper`` or its key.
 
@@ -33,7 +48,7 @@ def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], wher
         >>> edge_type_called("a,to,b", [("a", "to", "b")], "relation")
         ('a', 'to', 'b')
     """
-    text = given if isinstance(given, str) else ",".join(given)
+    text = triple_text(given, where)
     types = {",".join(one): one for one in known}
     found = types | {edge_type_key(one): one for one in known}
     if text not in found:

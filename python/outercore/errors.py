@@ -6,6 +6,8 @@ there is more to do than to mend that, the next step follows after ``hint:``.
 
 from __future__ import annotations
 
+import re
+
 
 class OutercoreError(Exception):
     """Base class of all errors that Outercore raises."""
@@ -71,8 +73,36 @@ _OF_KIND: dict[str, type[OutercoreError]] = {
 }
 
 
+_WORDS = {
+    **dict.fromkeys(("u8", "u16", "u32", "u64", "usize"), "a whole number, 0 or more"),
+    **dict.fromkeys(("i8", "i16", "i32", "i64", "isize"), "a whole number"),
+    **dict.fromkeys(("f32", "f64"), "a number"),
+    "a sequence": "a list",
+    "sequence": "a list",
+    "map": "a dictionary",
+}
+
+
 def from_core(kind: str, message: str, needed: int | None = None) -> OutercoreError:
     """The exception for an error of the core, by the name of its kind."""
     if kind == "Budget":
         return BudgetError(message, needed)
-    return _OF_KIND.get(kind, InternalError)(message)
+    return _OF_KIND.get(kind, InternalError)(_of_value(message) if kind == "Invalid" else message)
+
+
+def _of_value(message: str) -> str:
+    """The message about a value that we passed to the core as JSON, in words about the value.
+
+    Example:
+        >>> _of_value("run: invalid type: floating point `2.5`, expected u32 at line 1 column 134")
+        'run: expected a whole number, 0 or more, found `2.5`'
+    """
+    text, places = re.subn(r" at line 1 column \d+$", "", message, flags=re.MULTILINE)
+    if not places:
+        return message
+    found = re.search(r"(?:invalid (?:type|value): (?:[a-z ]+ )?|unknown variant )(.+), ", text)
+    start, _, expected = text.rpartition("expected ")
+    if not found or not start:
+        return text
+    value = _WORDS.get(found[1], found[1])
+    return f"{text[: found.start()]}expected {_WORDS.get(expected, expected)}, found {value}"

@@ -180,14 +180,7 @@ class NeighborLoader(MiniBatches[Any]):
         self.transform, self._pin_memory = _callable(transform), _pinnable(pin_memory)
         self._reverse: dict[EdgeType, EdgeType] = {}
         rules = SampleRules.of(
-            method=method,
-            disjoint=disjoint,
-            # PyG has an enumeration, too.
-            subgraph_type=getattr(subgraph_type, "value", subgraph_type),
-            weight_attr=weight_attr,
-            time_attr=time_attr,
-            temporal_strategy=temporal_strategy,
-            equal_times=equal_times,
+            method, disjoint, subgraph_type, weight_attr, time_attr, temporal_strategy, equal_times
         )
         graph = opened(data)
         if rules.subgraph_type == "bidirectional" and graph.is_typed:

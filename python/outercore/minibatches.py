@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from outercore import _core
 from outercore.batch_arrays import batch_arrays
 from outercore.batch_options import batch_options
-from outercore.config.fields import whole
+from outercore.config.fields import plain_json, whole
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
@@ -146,7 +146,7 @@ class MiniBatches(ABC, Generic[Batch]):
         # What another process has opened is neither used nor closed here: its threads are not here.
         self._handle = _core.Loader(
             self._place,
-            json.dumps(self._config),
+            plain_json(self._config),
             self._input_nodes.ids(self.graph),
             self._input_times,
         )

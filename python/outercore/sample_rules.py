@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -35,12 +35,14 @@ class SampleRules:
     equal_times: EqualTimes = "seen"
 
     @classmethod
-    def of(cls, **given: Any) -> SampleRules:
-        """The rules from arguments.
+    def of(cls, *given: Any) -> SampleRules:
+        """The rules from arguments in the order of the fields; PyG's enumerations are texts.
 
         Errors: `InvalidError` for one of another type, or that is no choice.
         """
-        return build(cls, given, "")
+        names = [field.name for field in fields(cls)]
+        values = [getattr(one, "value", one) for one in given]
+        return build(cls, dict(zip(names, values, strict=True)), "")
 
     @property
     def has_trees(self) -> bool:

@@ -7,7 +7,6 @@ nodes in whatever order, and of a seed. The core reads and divides them
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore._native import Progress
+from outercore.config.fields import plain_json
 from outercore.errors import CorruptError
 
 _Number = TypeVar("_Number", bound=np.generic)
@@ -143,7 +143,7 @@ class Triples:
 
     @cached_property
     def _core(self) -> _core.TripleSource:
-        return _core.TripleSource(json.dumps(self.to_core()))
+        return _core.TripleSource(plain_json(self.to_core()))
 
 
 def fill(found: NDArray[_Number], chunks: Iterable[NDArray[_Number]]) -> NDArray[_Number]:

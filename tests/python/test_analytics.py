@@ -403,7 +403,12 @@ WRONG: list[tuple[str, dict[str, Any], type[OutercoreError], str]] = [
     ("betweenness", {"sources": []}, InvalidError, "betweenness: `sources` is empty"),
     ("closeness", {"nodes": []}, InvalidError, "closeness: `nodes` is empty"),
     ("louvain", {"resolution": 0.0}, InvalidError, "louvain: resolution 0, expected above 0"),
-    ("bfs", {"source": 1, "direction": "up"}, InvalidError, "`up`, expected"),
+    (
+        "bfs",
+        {"source": 1, "direction": "up"},
+        InvalidError,
+        "direction: expected one of out, in, both; found 'up'",
+    ),
     ("bfs", {"source": 1, "weights": "w"}, InvalidError, "bfs: option `weights`, expected one"),
     ("walk", {}, InvalidError, "algorithm `walk`: expected one of pagerank, betweenness"),
     (
@@ -424,7 +429,12 @@ WRONG: list[tuple[str, dict[str, Any], type[OutercoreError], str]] = [
     ("betweenness", {"samples": 201}, InvalidError, "betweenness: samples 201"),
     ("betweenness", {"sources": [200]}, InvalidError, "betweenness: source 200"),
     ("label_propagation", {"max_iterations": 0}, InvalidError, "label_propagation: max_iterations"),
-    ("degrees", {"which": "mean"}, InvalidError, "`mean`, expected"),
+    (
+        "degrees",
+        {"which": "mean"},
+        InvalidError,
+        "which: expected one of in, out, total; found 'mean'",
+    ),
     ("sssp", {"source": 1, "weights": "w"}, NotFoundError, "`w` is not in the data set"),
     (
         "sssp",

@@ -13,6 +13,7 @@ from outercore.config.common import BackendOption, MemoryOption
 from outercore.config.fields import Configuration, within
 from outercore.config.options import Option, configuration, fields
 from outercore.config.sizes import parse_size
+from outercore.edge_types import triple_text
 from outercore.errors import InvalidError
 from outercore.far import FarOptions, options_of
 from outercore.graph import Graph, edge_type_key
@@ -100,7 +101,7 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
         if used.get(name) is not None:
             used[name] = os.fspath(used[name])
     if not isinstance(used.get("relation") or "", str):
-        used["relation"] = ",".join(used["relation"])
+        used["relation"] = triple_text(used["relation"], "relation")
     if not isinstance(used.get("memory", ""), str):
         used["memory"] = parse_size(used["memory"], "memory")
     return configuration(RunConfig, None, used), options

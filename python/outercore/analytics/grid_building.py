@@ -8,9 +8,12 @@ from outercore import _native
 from outercore._native import Progress
 from outercore.analytics.config import relation_key
 from outercore.analytics.request import Source
+from outercore.config.fields import typed
 from outercore.config.sizes import parse_size
 from outercore.graph import EdgeType, Graph
 from outercore.threads import checked_threads
+
+_Order = Literal["auto", "degree", "natural"]
 
 
 def grid(
@@ -20,7 +23,7 @@ def grid(
     threads: int | None = None,
     relation: str | EdgeType | None = None,
     weights: str | None = None,
-    order: Literal["auto", "degree", "natural"] = "auto",
+    order: _Order = "auto",
     partition_log2: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -64,10 +67,10 @@ def grid(
         "memory": parse_size(memory),
         "threads": checked_threads(threads),
         "relation": None if relation is None else relation_key(opened, relation),
-        "weights": weights,
-        "order": None if order == "auto" else order,
-        "partition_log2": partition_log2,
-        "overwrite": overwrite,
+        "weights": typed(str | None, weights, "weights"),
+        "order": None if order == "auto" else typed(_Order, order, "order"),
+        "partition_log2": typed(int | None, partition_log2, "partition_log2"),
+        "overwrite": typed(bool, overwrite, "overwrite"),
     }
     summary = _native.build_grid(opened.root, options, progress)
     opened.reload()

@@ -7,13 +7,14 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore._native import Progress
 from outercore.config.common import Backend
+from outercore.config.fields import typed, within
 from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.graph import EdgeType, Graph
@@ -60,6 +61,10 @@ class Resources(TypedDict, total=False):
     """Called as ``progress(phase, done, total, unit)``."""
 
 
+_NUMBERED = (Nodes, Node | Nodes, Nodes | None)
+"""Types of options that name nodes."""
+_LARGEST = 2**32 - 1
+
 _SHARED = ("graph", "personalization", "resources")
 
 
@@ -76,12 +81,29 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
         if name not in own:
             known = ", ".join(own) or "none"
             raise InvalidError(f"{algorithm}: option `{name}`, expected one of {known}")
+    # `Unpack` is there for type checkers alone.
+    hints = get_type_hints(function, localns={"Unpack": list})
     for name, parameter in own.items():
         value = options.get(name, parameter.default)
         if value is inspect.Parameter.empty:
             raise InvalidError(f"{algorithm}: expected a `{name}`")
-        chosen[name] = _plain(f"{algorithm}: {name}", value)
+        what = f"{algorithm}: {name}"
+        value = _plain(what, value)
+        if hints[name] in _NUMBERED and value is not None:
+            _require_nodes(what, value)
+        elif value is not None or hints[name] in (bool, int, float):
+            value = typed(hints[name], value, what)
+        if isinstance(value, int) and name != "seed":
+            within(what, value, 0, _LARGEST)
+        chosen[name] = value
     return chosen
+
+
+def _require_nodes(what: str, value: Any) -> None:
+    """Errors: `InvalidError` for anything but a node, or a list of them."""
+    for node in value if isinstance(value, list) else [value]:
+        if not isinstance(node, int) or isinstance(node, bool):
+            raise InvalidError(f"{what}: expected node ids, found {value!r:.80}")
 
 
 def _plain(what: str, value: Any) -> Any:

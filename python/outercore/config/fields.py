@@ -67,11 +67,16 @@ def build(kind: type[_Built], values: Any, path: str) -> _Built:
         required = (field.default, field.default_factory) == (dataclasses.MISSING,) * 2
         if required and field.name not in values:
             raise InvalidError(f"{prefix}{field.name}: expected a value, found none")
-    return kind(**{key: _value(hints[key], value, prefix + key) for key, value in values.items()})
+    return kind(**{key: typed(hints[key], value, prefix + key) for key, value in values.items()})
 
 
-def _value(hint: Any, value: Any, path: str) -> Any:
-    """`value` as the type `hint`, without the guesses that hide a mistake (`"3"` is no number)."""
+def typed(hint: Any, value: Any, path: str) -> Any:
+    """`value` as the type `hint`, without the guesses that hide a mistake (`"3"` is no number).
+
+    Numbers of NumPy and PyTorch become Python's.
+
+    Errors: `InvalidError` for a value of another type.
+    """
     if dataclasses.is_dataclass(hint):
         return build(hint, value, path)  # type: ignore[arg-type]
     origin = typing.get_origin(hint)
@@ -84,11 +89,11 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         return dict(value)
     if origin is types.UnionType:
         inner = next(choice for choice in typing.get_args(hint) if choice is not type(None))
-        return None if value is None else _value(inner, value, path)
+        return None if value is None else typed(inner, value, path)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise InvalidError(f"{path}: expected a list, found {value!r}")
-        return tuple(_value(typing.get_args(hint)[0], item, path) for item in value)
+        return tuple(typed(typing.get_args(hint)[0], item, path) for item in value)
     return _plain(hint, value, path)
 
 
@@ -100,6 +105,20 @@ def _plain(hint: Any, value: Any, path: str) -> Any:
     if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
         raise InvalidError(f"{path}: expected {_NAMES.get(hint, hint.__name__)}, found {value!r}")
     return float(value) if hint is float else value
+
+
+def plain_json(values: Any) -> str:
+    """Values as JSON for the core; numbers of NumPy and PyTorch become Python's.
+
+    Errors: `InvalidError` for a value that JSON cannot hold.
+    """
+    return json.dumps(values, default=_item)
+
+
+def _item(value: Any) -> Any:
+    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
+        return value.item()
+    raise InvalidError(f"expected a text, a number or a list of them, found {value!r:.80}")
 
 
 def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore import _core
+from outercore.config.fields import plain_json
 from outercore.errors import InvalidError
 from outercore.far.options import Far, options_of
 
@@ -51,7 +52,7 @@ class Connection:
     """
 
     def __init__(self, far: Far, threads: int, receive: Receive) -> None:
-        self._core = _core.FarConnection(json.dumps(options_of(far)), threads, receive)
+        self._core = _core.FarConnection(plain_json(options_of(far)), threads, receive)
 
     @property
     def memory_bytes(self) -> int:

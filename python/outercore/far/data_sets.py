@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from outercore import _core
 from outercore._native import Progress
+from outercore.config.fields import plain_json
 from outercore.errors import DeviceError, InvalidError, NotFoundError
 from outercore.far.connection import build_connection
 from outercore.far.options import Far, options_of
@@ -62,7 +63,7 @@ def put(
             raise NotFoundError(f"data set `{root}`: no {part}\nhint: {hint}")
     chosen = [array for array in found if what is None or array["what"] in what]
     keys = [array["key"] for array in chosen]
-    options = json.dumps(options_of(far, root))
+    options = plain_json(options_of(far, root))
     states = _core.far_put(os.fspath(root), options, keys, progress)
     return [{**array, "state": state} for array, state in zip(chosen, states, strict=True)]
 

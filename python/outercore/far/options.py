@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from outercore import _core
-from outercore.config.fields import Configuration
+from outercore.config.fields import Configuration, build, typed
 from outercore.config.options import Option
 from outercore.errors import InvalidError
 from outercore.far.profile import probed_chunk
@@ -62,8 +62,11 @@ class FarOptions:
     ] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "address", _core.far_address(self.address))
+        address = _core.far_address(typed(str, self.address, "far.address"))
+        object.__setattr__(self, "address", address)
         if self.token_file is not None:
+            if not isinstance(self.token_file, (str, os.PathLike)):
+                raise InvalidError(f"far.token_file: expected a path, found {self.token_file!r}")
             object.__setattr__(self, "token_file", os.fspath(self.token_file))
 
 
@@ -85,6 +88,7 @@ def options_of(far: Far | None, root: Path | None = None) -> dict[str, Any] | No
     options = FarOptions(far) if isinstance(far, str) else far
     if not isinstance(options, FarOptions):
         raise InvalidError(f"far: expected an address or `far.FarOptions`, found {far!r}")
+    options = build(FarOptions, asdict(options), "far")
     if options.chunk is None and root is not None:
         options = replace(options, chunk=probed_chunk(root, options.address))
     return {name: value for name, value in asdict(options).items() if value is not None}

@@ -7,6 +7,7 @@ from typing import Any
 
 from outercore import _core
 from outercore._native import Progress
+from outercore.config.fields import plain_json
 from outercore.config.sizes import parse_size
 from outercore.far.options import Far, options_of
 
@@ -37,5 +38,5 @@ def probe(
         "size": None if size is None else parse_size(size),
         "seconds_per_point": seconds,
     }
-    text = _core.far_probe(json.dumps(options_of(far)), json.dumps(chosen), progress)
+    text = _core.far_probe(plain_json(options_of(far)), plain_json(chosen), progress)
     return json.loads(text)

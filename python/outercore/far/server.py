@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outercore import _core
+from outercore.config.fields import plain_json
 from outercore.config.sizes import parse_size
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
@@ -73,7 +74,7 @@ class MemoryServer:
             "session_timeout_s": session_timeout_s,
             "fabric_provider": fabric_provider,
         }
-        self._core = _core.MemoryServer(json.dumps(wanted))
+        self._core = _core.MemoryServer(plain_json(wanted))
 
     @property
     def addresses(self) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from outercore import _core
+from outercore.config.fields import whole
 from outercore.errors import InvalidError
 
 OrderKind = Literal["optimal", "legend", "beta", "cover", "sequential"]
@@ -290,10 +291,7 @@ def partition_order(
 
 def _count(name: str, value: int) -> int:
     """A number from 0 on that fits the core's, of any integer type."""
-    found = int(value)
-    if found != value or not 0 <= found < 2**63:
-        raise InvalidError(f"order of partitions: {name} is {value}, expected a number from 0 on")
-    return found
+    return whole(f"order of partitions: {name}", value, 0, 2**63 - 1)
 
 
 def _from_core(text: str) -> PartitionOrder:
