@@ -97,12 +97,15 @@ def _of_value(message: str) -> str:
         >>> _of_value("run: invalid type: floating point `2.5`, expected u32 at line 1 column 134")
         'run: expected a whole number, 0 or more, found `2.5`'
     """
-    text, places = re.subn(r" at line 1 column \d+$", "", message, flags=re.MULTILINE)
-    if not places:
-        return message
-    found = re.search(r"(?:invalid (?:type|value): (?:[a-z ]+ )?|unknown variant )(.+), ", text)
-    start, _, expected = text.rpartition("expected ")
-    if not found or not start:
-        return text
-    value = _WORDS.get(found[1], found[1])
-    return f"{text[: found.start()]}expected {_WORDS.get(expected, expected)}, found {value}"
+    return re.sub(r"^(.*) at line 1 column \d+$", _reworded, message, flags=re.MULTILINE)
+
+
+def _reworded(line: re.Match[str]) -> str:
+    found = re.fullmatch(
+        r"(.*?)(?:invalid (?:type|value): (?:[a-z ]+ )?|unknown variant )(.+), expected (.+)",
+        line[1],
+    )
+    if found is None:
+        return line[1]
+    value, expected = (_WORDS.get(found[place], found[place]) for place in (2, 3))
+    return f"{found[1]}expected {expected}, found {value}"

@@ -43,16 +43,20 @@ ARGUMENTS: Mapping[str, Argument] = {
     "dataset": Argument(None, "as in PyG; the data set is `data`"),
     "collate_fn": Argument(None, "as in PyG; `transform` is called with every batch"),
     "pin_memory_device": Argument("", "`pin_memory` is for the current device"),
-    "directed": Argument(True, instead="`subgraph_type='induced'`, as PyG says since 2.4"),
+    "directed": Argument(
+        True, instead="`subgraph_type='induced'` has all edges between the nodes of a batch"
+    ),
     "generator": Argument(None, instead="`seed=generator.initial_seed()`"),
     "transform_sampler_output": Argument(
-        None, instead="`transform=...` is called with the batch: `edge_index`, `n_id`, `e_id`, `x`"
+        None,
+        instead="`transform=lambda batch: batch` gets `edge_index`, `n_id`, `e_id` and `x`",
     ),
     "neighbor_sampler": Argument(
         None,
         instead="`torch_geometric.loader.NodeLoader(graph.pyg(), neighbor_sampler, input_nodes)`",
         instead_of_links=(
-            "`torch_geometric.loader.LinkLoader(graph.pyg(), neighbor_sampler, edge_label_index)`"
+            "`torch_geometric.loader.LinkLoader(graph.pyg(), neighbor_sampler, "
+            "(None, edge_label_index))`"
         ),
     ),
     "custom_cls": Argument(

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._pytree import tree_map
+from torch_geometric.data.feature_store import AttrView, TensorAttr
 from torch_geometric.data.feature_store import FeatureStore as PyGFeatureStore
-from torch_geometric.data.feature_store import TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.graph_store import GraphStore as PyGGraphStore
 
@@ -56,14 +57,49 @@ class PlainArrayAttr(ArrayAttr):
         super().__init__(group_name=group_name, attr_name=attr_name, index=index)
 
 
+class ArrayView(AttrView):
+    """An array that is read when it is used: ``[index]`` reads rows, ``()`` the whole.
+
+    Functions and methods of PyTorch and NumPy take it for the whole array, which they read. Of
+    what is only named in part, such as ``store["paper"]``, attributes are names of arrays.
+    """
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """The function of the whole arrays."""
+        args, kwargs = tree_map(lambda one: one() if isinstance(one, cls) else one, (args, kwargs))
+        return function(*args, **(kwargs or {}))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The whole array."""
+        return np.asarray(self().numpy(), dtype)
+
+    def __len__(self) -> int:
+        """Rows; reads nothing."""
+        return int(self.shape[0])
+
+    def __getattr__(self, key: Any) -> Any:
+        """The array of this name, or, of an array, what its tensor has."""
+        # NumPy and others ask for protocols, which would read the array.
+        if isinstance(key, str) and (key.startswith("__") or key in ("_attr", "_store")):
+            raise AttributeError(key)
+        if not isinstance(key, str) or not self._attr.is_set("attr_name"):
+            return super().__getattr__(key)
+        if key == "shape":
+            return torch.Size(self._store.get_tensor_size(self._attr))
+        return getattr(self(), key)
+
+
 class FeatureStore(PyGFeatureStore):
     """Arrays of a data set by type; rows are read when they are asked for.
 
     Rows of edge arrays are in the order of the imported edges, so their index is ``e_id``.
 
-    ``store["x"]`` is a view that reads nothing. ``store["x"][index]`` reads rows and
-    ``store["x"]()`` the whole array; in a graph of several types ``store["paper", "x"]``. An
-    index is a tensor, an array, a list, a slice, a mask or a whole number.
+    ``store["x"]`` reads nothing before it is used. ``store["x"][index]`` reads rows and
+    ``store["x"]()`` the whole array, as functions of PyTorch do; in a graph of several types it is
+    ``store["paper", "x"]``. An index is a tensor, an array, a list, a slice, a mask or a number.
 
     Cost: with an index a read of those rows; ``get_tensor`` without one reads the whole array.
 
@@ -108,6 +144,10 @@ class FeatureStore(PyGFeatureStore):
                 )
             store[f"edge_{name}"] = torch.from_numpy(self._graph.rows(key, store.e_id.numpy()))
         return batch
+
+    def view(self, *args: Any, **kwargs: Any) -> ArrayView:
+        """An array that is read when it is used, named in part or as a whole."""
+        return ArrayView(self, self._tensor_attr_cls.cast(*args, **kwargs))
 
     def get_tensor(self, *args: Any, convert_type: bool = False, **kwargs: Any) -> Any:
         """Rows of an array: ``attr_name``, ``group_name`` and ``index``, or PyG's ``TensorAttr``.

@@ -53,6 +53,16 @@ def test_the_minibatch_example_learns_the_planted_communities(planted: Path) -> 
     assert float(accuracy[1]) > 0.5, printed
 
 
+def test_lightning_fits_tests_and_predicts(planted: Path, tmp_path: Path) -> None:
+    pytest.importorskip("lightning", reason="the example needs it")
+    example = ROOT / "examples" / "lightning_fit.py"
+    printed = run(sys.executable, example, planted, "--memory", "32MiB", "--out", tmp_path / "run")
+    found = re.search(r"accuracy ([0-9.]+), (\d+) predictions", printed)
+    assert found is not None, printed
+    assert float(found[1]) > 0.5, printed
+    assert found[2] == "2000"
+
+
 def test_the_stores_example_loads_batches_through_pyg(planted: Path) -> None:
     printed = run(sys.executable, ROOT / "examples" / "pyg_stores.py", planted)
     assert "64 seeds" in printed

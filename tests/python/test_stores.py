@@ -96,6 +96,14 @@ def test_arrays_are_found_by_index_and_by_view(typed: oc.Graph) -> None:
     np.testing.assert_array_equal(store["paper", "x", None], whole)
     np.testing.assert_array_equal(store["paper", "x"](), whole)
     np.testing.assert_array_equal(store["paper"].x(), whole)
+    for view in (store["paper", "x"], store["paper"].x):
+        np.testing.assert_array_equal(view, whole)
+        assert torch.equal(view, torch.from_numpy(whole))
+        assert torch.equal(torch.relu(input=view), torch.from_numpy(whole).relu())
+        assert torch.equal(view.double(), torch.from_numpy(whole).double())
+        assert view.shape == whole.shape
+        assert len(view) == len(whole)
+        assert view.dtype == torch.float32
     np.testing.assert_array_equal(store["paper"].x[[3, 1]], whole[[3, 1]])
     np.testing.assert_array_equal(store["paper", "x", 0:20], whole[:20])
     np.testing.assert_array_equal(store["paper", "x", torch.tensor([3, 3])], whole[[3, 3]])
