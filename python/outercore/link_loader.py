@@ -260,10 +260,9 @@ class LinkNeighborLoader(NeighborLoader):
                 if not core.advance():
                     break
                 self._now = batch
-                yield self._delivered(self._batch(widths), epoch, first)
                 first += 1
+                yield self._delivered(self._batch(widths), epoch, first, len(parts))
                 self._require_own(own, epoch)
-        self._running = None
 
     def _batch(self, widths: dict[str, int]) -> Any:
         transform, self.transform = self.transform, None

@@ -195,8 +195,9 @@ class MiniBatches(ABC, Generic[Batch]):
     def state_dict(self) -> dict[str, int]:
         """Where the loader is: after the batches that an iteration has delivered so far.
 
-        As loaders of ``torchdata`` have it: also after a loop was left by ``break``. Saved with a
-        checkpoint, :meth:`load_state_dict` resumes there.
+        As loaders of ``torchdata`` have it: also after a loop was left by ``break``. After the last
+        batch it is at the next epoch. Saved with a checkpoint, :meth:`load_state_dict` resumes
+        there.
 
         Returns:
             ``epoch`` and ``batch``, the next one in it; ``batches`` of an epoch and ``seed``, by
@@ -216,8 +217,6 @@ class MiniBatches(ABC, Generic[Batch]):
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """The next iteration is the rest of the epoch in which ``state`` was taken, then the next.
 
-        Where it was taken after the last batch, within the loop, that rest is empty.
-
         Raises:
             InvalidError: no state of a loader, or of one with another seed or other batches.
         """
@@ -234,8 +233,9 @@ class MiniBatches(ABC, Generic[Batch]):
                     f"state: of a loader with {name}={state[name]}, this one has {value}\n"
                     "hint: make the loader with the arguments of the first run"
                 )
+        batch = whole("batch", state["batch"], 0, own["batches"])
         self.set_epoch(state["epoch"])
-        self.seek(state["batch"])
+        self.seek(batch)
 
     def _identity(self) -> dict[str, int]:
         return {"batches": len(self), "seed": self._config["seed"]}
@@ -252,16 +252,16 @@ class MiniBatches(ABC, Generic[Batch]):
         self._begun += 1
         own = self._begun
         core.start(epoch, first)
-        widths = core.widths()
+        widths, total = core.widths(), core.num_batches()
         while core.advance():
-            yield self._delivered(self._batch(widths), epoch, first)
             first += 1
+            yield self._delivered(self._batch(widths), epoch, first, total)
             self._require_own(own, epoch)
-        self._running = None
 
-    def _delivered(self, batch: Batch, epoch: int, number: int) -> Batch:
-        """The batch, as that of this number."""
-        self._running = (epoch, number + 1)
+    def _delivered(self, batch: Batch, epoch: int, count: int, total: int) -> Batch:
+        """The batch, the last of the first `count` of its epoch."""
+        # Some programs count batches, and never ask for one after the last.
+        self._running = (epoch, count) if count < total else None
         return batch
 
     def _require_own(self, begun: int, epoch: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 
@@ -25,7 +26,10 @@ def share_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
             f"rank={rank}, world_size={world_size}: expected both or neither\n"
             "hint: rank=0, world_size=1 takes all seeds"
         )
-    rank, world_size = whole("rank", rank, 0), whole("world_size", world_size, 1)
+    rank, world_size = (
+        whole(name, number, -math.inf)
+        for name, number in (("rank", rank), ("world_size", world_size))
+    )
     if not 0 <= rank < world_size:
         raise InvalidError(f"rank {rank} of {world_size} processes, expected 0 to {world_size - 1}")
     return rank, world_size

@@ -49,12 +49,14 @@ def test_a_state_resumes_the_epoch_and_then_the_next(kind, graph: oc.Graph) -> N
         iterator = iter(first)
         assert nodes(islice(iterator, taken)) == epochs[1][:taken]
         state = pickle.loads(pickle.dumps(first.state_dict()))
-        assert state == {"epoch": 1, "batch": taken, "batches": count, "seed": 5}
+        place = {"epoch": 1, "batch": taken} if taken < count else {"epoch": 2, "batch": 0}
+        assert state == {**place, "batches": count, "seed": 5}
         resumed = loader(kind, graph)
         resumed.load_state_dict(state)
         assert resumed.state_dict() == state
-        assert nodes(resumed) == epochs[1][taken:]
-        assert nodes(resumed) == epochs[2]
+        rest = [epochs[1][taken:], epochs[2]] if taken < count else [epochs[2]]
+        for expected in rest:
+            assert nodes(resumed) == expected
         # The iteration that gave the state is not disturbed.
         assert nodes(iterator) == epochs[1][taken:]
         assert (first.state_dict()["epoch"], first.state_dict()["batch"]) == (2, 0)
