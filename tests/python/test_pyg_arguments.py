@@ -199,7 +199,7 @@ class Replay(BaseSampler):
             "input_time": torch.arange(80, 90),
         },
     ],
-    ids=str,
+    ids=lambda options: ",".join(options) or "plain",
 )
 def test_batches_have_what_pygs_own_loader_makes_of_the_samples(
     options: dict[str, Any], graph: oc.Graph, in_memory: Data
