@@ -88,7 +88,7 @@ def main() -> None:
     batches = trainer.predict(model, every)
     assert batches is not None
     ids, classes = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    assert torch.equal(ids, torch.arange(graph.num_nodes))
+    assert torch.equal(ids.cpu(), torch.arange(graph.num_nodes))
     print(f"accuracy {scores[0]['test_accuracy']:.3f}, {len(classes)} predictions")
 
 

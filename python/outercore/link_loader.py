@@ -63,10 +63,12 @@ class LinkNeighborLoader(NeighborLoader):
             ``NegativeSampling``.
         neg_sampling_ratio: short for binary negatives of that amount.
         batch_size: links a batch, without negatives.
-        options: as for `NeighborLoader`, but for ``input_nodes`` and ``input_time``.
+        options: these, and what is not listed here, as for `NeighborLoader`, but for
+            ``input_nodes`` and ``input_time``.
 
     Raises:
         InvalidError: links of another shape, an unknown edge type, times without ``time_attr``.
+        UnsupportedError: as for `NeighborLoader`.
 
     Example:
         >>> import outercore as oc
