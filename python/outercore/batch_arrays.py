@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import suggestion
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -115,10 +116,9 @@ def _asked(graph: Graph, known: list[str], names: Sequence[str]) -> list[str]:
     for name in names:
         found = [name] if name in known else by_name.get(name, [])
         if not found:
-            have = ", ".join(name for name in by_name if name not in RESERVED) or "none"
-            raise NotFoundError(
-                f"array `{name}` is not in data set `{graph.root}`\nhint: it has {have}"
-            )
+            have = [name for name in by_name if name not in RESERVED]
+            guess = suggestion(name, have, otherwise="it has")
+            raise NotFoundError(f"array `{name}` is not in data set `{graph.root}`\nhint: {guess}")
         if len(found) > 1:
             raise InvalidError(
                 f"array `{name}`: expected one, found {', '.join(found)}\nhint: give the key"

@@ -15,6 +15,7 @@ from outercore.edge_types import EdgeType as EdgeType
 from outercore.edge_types import edge_type_called
 from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import suggestion
 from outercore.names import Names
 from outercore.steady import steady
 
@@ -157,8 +158,8 @@ class Graph:
         for candidate in (prefix + name for prefix in prefixes):
             if candidate in self.arrays:
                 return candidate
-        known = ", ".join(sorted(self.arrays))
-        raise NotFoundError(f"array `{name}` is not in the data set\nhint: it has {known}")
+        guess = suggestion(name, sorted(self.arrays), otherwise="it has")
+        raise NotFoundError(f"array `{name}` is not in the data set\nhint: {guess}")
 
     def hotness(self, name: str) -> str:
         """What the core is told of a cache's hotness: one of its own kinds, or an array's key.
@@ -185,8 +186,8 @@ class Graph:
         """
         splits = self.manifest.get("roles", {}).get("splits", {})
         if name not in splits:
-            known = ", ".join(self.splits) or "none"
-            raise NotFoundError(f"split `{name}` is not in the data set\nhint: it has {known}")
+            guess = suggestion(name, self.splits, otherwise="it has")
+            raise NotFoundError(f"split `{name}` is not in the data set\nhint: {guess}")
         ids: NDArray[np.int64] = self._core.read_array(splits[name])
         return ids
 
@@ -321,13 +322,14 @@ class Graph:
 
     def _node_type(self, given: str | None) -> str:
         """The node type that an array is of."""
-        known = " and ".join(self.node_types)
         if given is None and self.is_typed:
+            known = " and ".join(self.node_types)
             raise InvalidError(
                 f"the graph has several types, expected a `node_type`\nhint: it has {known}"
             )
         if given is not None and given not in self.node_types:
-            raise NotFoundError(f"there is no node type `{given}`\nhint: there are {known}")
+            guess = suggestion(given, self.node_types, otherwise="there are")
+            raise NotFoundError(f"there is no node type `{given}`\nhint: {guess}")
         return NODE if given is None else given
 
     def reload(self) -> None:

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.likeness import hint_like
 from outercore.mapped import mapped
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _Key = tuple[int, bytes]
+_COMPARED = 20_000
+"""Names that are all compared with a mistyped one, which takes a third of a second."""
+_LETTERS = 2
+"""Letters by which names may be longer or shorter than a mistyped one."""
+_BESIDE = 1000
+"""Names on either side of its place that are compared with it, for each length."""
 
 
 class Names:
@@ -108,20 +115,23 @@ class Names:
         """
         number = self.find(name)
         if number is None:
-            raise NotFoundError(
-                f"{self._kind} `{name}` is not in the data set{self._hint(str(name))}"
-            )
+            guess = hint_like(str(name), self._near(str(name)))
+            raise NotFoundError(f"{self._kind} `{name}` is not in the data set{guess}")
         return number
 
-    def _hint(self, name: str) -> str:
-        place = self.place(name.encode())
-        near = self.names(self.ranked(max(place - 1, 0), min(place + 1, len(self))))
-        known = " and ".join(f"`{one}`" for one in near)
-        return (
-            f"\nhint: a name counts letter for letter; nearest by length and letters: {known}"
-            if near
-            else ""
-        )
+    def _near(self, name: str) -> list[str]:
+        """Names to compare a mistyped one with: all, or those near it in the order of names.
+
+        That order is by length, then by letters. So a letter too many or too few is found among
+        the names of another length that begin alike.
+        """
+        if len(self) <= _COMPARED:
+            return self.names()
+        typed, ranks = name.encode(), set[int]()
+        for length in range(max(len(typed) - _LETTERS, 1), len(typed) + _LETTERS + 1):
+            place = self.place(typed[:length].ljust(length, b"~"))
+            ranks.update(range(max(place - _BESIDE, 0), min(place + _BESIDE, len(self))))
+        return [self._name(self._ranked(rank)).decode() for rank in sorted(ranks)]
 
     def ids(self, names: Iterable[str | int]) -> NDArray[np.int64]:
         """The ids of names, in their order.

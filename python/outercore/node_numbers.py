@@ -11,6 +11,7 @@ import numpy as np
 
 from outercore.edge_types import EdgeType, edge_type_called
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,7 @@ class NodeNumbers:
         if node_type not in self._counts:
             raise NotFoundError(
                 f"node `{node_type}:{node}`: there is no node type `{node_type}`\n"
-                f"hint: there are {' and '.join(self._counts)}"
+                f"hint: {suggestion(node_type, self._counts, otherwise='there are')}"
             )
         count = self._counts[node_type]
         if not 0 <= node < count:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from outercore.config.fields import build
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import suggestion
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -117,7 +118,8 @@ def _has(graph: Graph, of: str, name: str) -> bool:
 
 
 def _no_array(graph: Graph, argument: str, name: str) -> NotFoundError:
-    known = ", ".join(sorted(key for key in graph.arrays if key.startswith(("nodes/", "edges/"))))
+    known = sorted(key for key in graph.arrays if key.startswith(("nodes/", "edges/")))
+    guess = suggestion(name, known, otherwise="it has")
     return NotFoundError(
-        f"{argument}: array `{name}` is not in data set `{graph.root}`\nhint: it has {known}"
+        f"{argument}: array `{name}` is not in data set `{graph.root}`\nhint: {guess}"
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import edge_type_key
+from outercore.likeness import suggestion
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -120,7 +121,7 @@ def require_node_type(graph: Graph, node_type: str) -> None:
     if node_type not in graph.node_types:
         raise NotFoundError(
             f"node type `{node_type}` is not in data set `{graph.root}`\n"
-            f"hint: it has {', '.join(graph.node_types)}"
+            f"hint: {suggestion(node_type, graph.node_types, otherwise='it has')}"
         )
 
 

@@ -18,6 +18,7 @@ from outercore.config.fields import typed, within
 from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.graph import EdgeType, Graph
+from outercore.likeness import hint_like
 from outercore.node_numbers import NodeNumbers
 
 Source = Graph | str | os.PathLike[str]
@@ -80,7 +81,8 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
     for name in options:
         if name not in own:
             known = ", ".join(own) or "none"
-            raise InvalidError(f"{algorithm}: option `{name}`, expected one of {known}")
+            guess = hint_like(name, own)
+            raise InvalidError(f"{algorithm}: option `{name}`, expected one of {known}{guess}")
     # `Unpack` is there for type checkers alone.
     hints = get_type_hints(function, localns={"Unpack": list})
     for name, parameter in own.items():

@@ -23,6 +23,7 @@ from outercore.analytics.request import (
 )
 from outercore.errors import InvalidError
 from outercore.graph import Graph
+from outercore.likeness import hint_like
 from outercore.steady import steady
 
 Algorithm = Callable[..., NDArray[Any]]
@@ -61,7 +62,9 @@ def algorithm_called(name: str) -> Algorithm:
     """
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
-        raise InvalidError(f"algorithm `{name}`: expected one of {known}")
+        raise InvalidError(
+            f"algorithm `{name}`: expected one of {known}{hint_like(name, ALGORITHMS)}"
+        )
     return ALGORITHMS[name]
 
 

@@ -15,6 +15,7 @@ import typer
 from outercore.cli import console, options
 from outercore.config.sizes import parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.likeness import hint_like
 
 if TYPE_CHECKING:
     from outercore.scheduling.launch import JobState
@@ -133,7 +134,9 @@ def parse(name: str, words: Sequence[str]) -> Request:
     group: Any = typer.main.get_command(run_.algorithms)
     command = group.commands.get(rest[0])
     if command is None:
-        raise InvalidError(f"algorithm `{rest[0]}`: expected one of {', '.join(group.commands)}")
+        known = ", ".join(group.commands)
+        guess = hint_like(rest[0], group.commands)
+        raise InvalidError(f"algorithm `{rest[0]}`: expected one of {known}{guess}")
     usage_error: Any = typer.BadParameter.__base__
     try:
         context = command.make_context(rest[0], list(rest[1:]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import math
 import types
@@ -13,6 +12,7 @@ from operator import index
 from typing import Any, Literal, TypeVar
 
 from outercore.errors import InvalidError
+from outercore.likeness import hint_like, suggestion
 
 _Built = TypeVar("_Built")
 _Own = TypeVar("_Own", bound="Configuration")
@@ -60,8 +60,8 @@ def build(kind: type[_Built], values: Any, path: str) -> _Built:
     prefix = f"{path}." if path else ""
     for key in values:
         if key not in hints:
-            close = difflib.get_close_matches(key, hints, n=1)
-            guess = f"did you mean `{prefix}{close[0]}`" if close else f"known: {', '.join(hints)}"
+            known = [prefix + one for one in hints]
+            guess = suggestion(f"{prefix}{key}", known)
             raise InvalidError(f"{name}: unknown key `{prefix}{key}`\nhint: {guess}")
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         required = (field.default, field.default_factory) == (dataclasses.MISSING,) * 2
@@ -125,7 +125,9 @@ def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
     """Errors: `InvalidError` where `value` is none of the choices."""
     known = list(choices)
     if value not in known:
-        raise InvalidError(f"{name}: expected one of {', '.join(map(str, known))}; found {value!r}")
+        listed = [str(one) for one in known]
+        guess = hint_like(str(value), listed)
+        raise InvalidError(f"{name}: expected one of {', '.join(listed)}; found {value!r}{guess}")
 
 
 def positive(name: str, value: float) -> None:

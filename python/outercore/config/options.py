@@ -7,7 +7,6 @@ come from these fields.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import json
 import re
@@ -23,6 +22,7 @@ from typing import Any, Literal, TypeVar
 from outercore.config.fields import Configuration, one_of
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import suggestion
 
 _Own = TypeVar("_Own", bound=Configuration)
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -219,9 +219,7 @@ def parse_settings(kind: Callable[..., Any], settings: Iterable[str]) -> dict[st
 def _require_known(name: str, known: Mapping[str, Field], what: str) -> None:
     if name in known:
         return
-    close = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
-    raise InvalidError(f"unknown {what} `{name}`\nhint: {guess}")
+    raise InvalidError(f"unknown {what} `{name}`\nhint: {suggestion(name, known)}")
 
 
 def _put(groups: dict[str, Any], path: str, value: Any) -> None:

@@ -6,13 +6,13 @@ A recipe is chosen on the validation split only. What each reaches is in
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
 from outercore.errors import InvalidError
+from outercore.likeness import suggestion
 
 
 def _read() -> dict[str, dict[str, Any]]:
@@ -30,7 +30,5 @@ def recipe(name: str) -> Mapping[str, Any]:
     Errors: `InvalidError` names the recipes that there are.
     """
     if name not in RECIPES:
-        close = difflib.get_close_matches(name, RECIPES, n=1)
-        guess = f"did you mean `{close[0]}`" if close else f"known: {', '.join(RECIPES)}"
-        raise InvalidError(f"recipe: unknown name `{name}`\nhint: {guess}")
+        raise InvalidError(f"recipe: unknown name `{name}`\nhint: {suggestion(name, RECIPES)}")
     return RECIPES[name]

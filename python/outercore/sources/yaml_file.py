@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from outercore.errors import InvalidError
+from outercore.likeness import suggestion
 
 
 class _Plain(yaml.BaseLoader):
@@ -58,7 +59,8 @@ def map_of(value: Any, where: str, known: tuple[str, ...] | None = None) -> dict
         raise InvalidError(f"{where}: expected `name: value` lines, found {_kind(value)}")
     for key in value:
         if known is not None and key not in known:
-            raise InvalidError(f"{where}: `{key}` is not known\nhint: known are {', '.join(known)}")
+            guess = suggestion(str(key), known, otherwise="known are")
+            raise InvalidError(f"{where}: `{key}` is not known\nhint: {guess}")
     return value
 
 
