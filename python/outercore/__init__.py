@@ -143,6 +143,10 @@ _LAZY = {
 _MODULES = ("analytics", "far")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"outercore.{name}")

@@ -53,7 +53,6 @@ app = typer.Typer(
     name="outercore",
     help="Graph learning on graphs that do not fit in memory.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from outercore.cli.options import parameter, renamed, set_parameters
+from outercore.cli.options import completing, parameter, renamed, set_parameters
 from outercore.config.fields import Configuration
 from outercore.config.options import Field, fields, parse_settings
 from outercore.errors import InvalidError
@@ -23,15 +23,6 @@ ConfigFile = Annotated[
     ),
 ]
 _SETTINGS = "settings"
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Set an option that has no flag; docs/options.md lists all. May be repeated.",
-        show_default=False,
-    ),
-]
 
 
 Kind = type[Configuration] | Callable[..., Any]
@@ -74,8 +65,21 @@ def flags(kind: Kind, metavars: Mapping[str, str] | None = None) -> list[inspect
     ]
     if isinstance(kind, type):
         keyword = inspect.Parameter.KEYWORD_ONLY
-        found.append(inspect.Parameter(_SETTINGS, keyword, default=None, annotation=Settings))
+        setting = _setting(f"{field.path}=" for field in fields(kind))
+        found.append(inspect.Parameter(_SETTINGS, keyword, default=None, annotation=setting))
     return found
+
+
+def _setting(known: Iterable[str]) -> Any:
+    """The option `--set`, for which a shell completes what is `known`."""
+    described = typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set an option that has no flag; docs/options.md lists all. May be repeated.",
+        show_default=False,
+        autocompletion=completing(known),
+    )
+    return Annotated[list[str] | None, described]
 
 
 def common(kind: Kind) -> dict[str, Field]:

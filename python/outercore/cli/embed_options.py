@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from outercore.cli.options import completing
 from outercore.embedding.recipes import RECIPES
 
 Recipe = Annotated[
     str | None,
     typer.Option(
-        help=f"A measured configuration, which other options override: {', '.join(RECIPES)}."
+        help=f"A measured configuration, which other options override: {', '.join(RECIPES)}.",
+        autocompletion=completing(RECIPES),
     ),
 ]
 StartFrom = Annotated[

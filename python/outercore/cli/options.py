@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -103,6 +103,7 @@ def parameter(
         callback=size if option.size and not optional else None,
         metavar=metavar,
         rich_help_panel=panel,
+        autocompletion=completing(field.choices),
     )
     if field.type == os.PathLike[str]:
         kind = Path
@@ -112,6 +113,19 @@ def parameter(
     keyword = inspect.Parameter.KEYWORD_ONLY
     annotation = Annotated[kind, described]
     return inspect.Parameter(field.name, keyword, default=default, annotation=annotation)
+
+
+def completing(values: Iterable[str]) -> Callable[[str], list[str]] | None:
+    """What a shell offers for an option: those of `values` that begin as what was typed.
+
+    `None` where there are no values: the shell then offers files.
+    """
+    known = list(values)
+
+    def matching(incomplete: str) -> list[str]:
+        return [value for value in known if value.startswith(incomplete)]
+
+    return matching if known else None
 
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from outercore.config.fields import Configuration, one_of
 from outercore.config.sizes import parse_size
@@ -46,6 +46,8 @@ class Option:
     """Whether the command line has an option for it; other fields are set by `--set`."""
     off: str = ""
     """What the command line has for `false`, such as `--directed`."""
+    choices: tuple[str, ...] = ()
+    """What shells complete, where the type does not list all values."""
     least: float | None = None
     """The command line refuses numbers below, and those above `most`."""
     most: float | None = None
@@ -72,6 +74,13 @@ class Field:
         if self.option.common:
             return f"--{self.name}".replace("_", "-")
         return f"--set {self.path}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that it has a list of."""
+        if get_origin(self.type) is Literal:
+            return tuple(map(str, get_args(self.type)))
+        return self.option.choices
 
     @property
     def described(self) -> str:

@@ -60,6 +60,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     modules = {known: f"{__name__}.{module}" for known, module in _LAZY.items()}
     return attribute(__name__, name, modules, "embedding")

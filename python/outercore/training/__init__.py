@@ -50,5 +50,9 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     return attribute(__name__, name, _LAZY, "training")

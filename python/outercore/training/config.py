@@ -55,6 +55,7 @@ class ModelConfig:
             "types `rgcn`, `sage`, `gat` or `hgt`; or `FILE.py:NAME`, a network of your own.",
             name="model",
             common=True,
+            choices=get_args(ModelKind),
         ),
     ] = "sage"
     hidden: Annotated[

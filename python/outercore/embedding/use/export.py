@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 FORMATS = (".npy", ".parquet", ".tsv")
 _TEXT_NUMBERS = 1 << 18
 """Numbers that are text at once: some 50 bytes each, in all the forms that they go through."""
-_REVERSE = pa.scalar("(reverse)", pa.large_string())
-_TAB, _BLANK = (pa.scalar(text, pa.large_string()) for text in ("\t", " "))
 
 
 def export(
@@ -122,7 +120,7 @@ class _Table:
         count = self._embedding.num_relations
         names = arrow_names(self._embedding.graph.relations, 0, count)
         if self.rows > count:
-            reverse = pc.binary_join_element_wise(names, _REVERSE, _BLANK)
+            reverse = pc.binary_join_element_wise(names, _text("(reverse)"), _text(" "))
             names = pa.concat_arrays([names, reverse])
         return names[start:stop]
 
@@ -167,7 +165,7 @@ def _write_text(file: BinaryIO, table: _Table, progress: Progress) -> None:
         stop = first + len(rows)
         names = lines_hold(table.names(first, stop), first)
         numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
-        write_lines(file, pc.binary_join_element_wise(names, *numbers, _TAB))
+        write_lines(file, pc.binary_join_element_wise(names, *numbers, _text("\t")))
         progress("writing rows", stop, table.rows, "rows")
 
 
@@ -175,3 +173,8 @@ def _write_names(file: BinaryIO, table: _Table) -> None:
     for first, rows in table.pieces():
         stop = first + len(rows)
         write_lines(file, lines_hold(table.names(first, stop), first))
+
+
+def _text(value: str) -> pa.Scalar:
+    # Made where it is used: Arrow imports pandas for it, which takes longer than the command line.
+    return pa.scalar(value, pa.large_string())
