@@ -15,19 +15,11 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from outercore.cli.progress_line import GAP, ProgressLine
 from outercore.config.sizes import format_size
 from outercore.storage import device_errors
 
@@ -170,6 +162,15 @@ def note(text: str) -> None:
     _stderr.print(text, markup=False, soft_wrap=True)
 
 
+def facts(needed: Sequence[str], more: Sequence[str], last: str) -> None:
+    """One line of parts; on a terminal only as many of `more` as fit into it."""
+    width = _stderr.width if _stderr.is_terminal else sys.maxsize
+    parts = [*needed, *more]
+    while len(parts) > len(needed) and len(GAP.join([*parts, last])) > width:
+        parts.pop()
+    note(GAP.join([*parts, last]))
+
+
 def error(message: str) -> None:
     """An error and its next step, the line `hint: `."""
     _with_hint("error: ", "bold red", message)
@@ -212,12 +213,16 @@ class Bars:
         self._progress = progress
         self._tasks: dict[str, Any] = {}
 
-    def __call__(self, phase: str, done: int, total: int, unit: str, status: str = "") -> None:
-        """The callback that the core and the sources call."""
+    def __call__(
+        self, phase: str, done: int, total: int, unit: str, status: Sequence[str] = ()
+    ) -> None:
+        """What the core and the sources call; `status` is shown where there is room."""
         if phase not in self._tasks:
             for task in self._tasks.values():
                 self._progress.stop_task(task)
-            self._tasks[phase] = self._progress.add_task(phase, total=None, unit=unit, status="")
+            self._tasks[phase] = self._progress.add_task(
+                phase, total=total or None, completed=done, unit=unit, status=status
+            )
         self._progress.update(
             self._tasks[phase], completed=done, total=total or None, unit=unit, status=status
         )
@@ -234,12 +239,7 @@ def bars(*, quiet: bool = False) -> Iterator[Bars]:
     """Progress bars while the block runs; none where stderr is no terminal."""
     shown = Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        _Amount(),
-        TextColumn("{task.fields[status]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(compact=True),
+        ProgressLine(_stderr),
         console=_stderr,
         disable=quiet or not _stderr.is_terminal,
         # A batch takes longer than this; a faster display would only take its time.
@@ -247,23 +247,6 @@ def bars(*, quiet: bool = False) -> Iterator[Bars]:
     )
     with shown:
         yield Bars(shown)
-
-
-class _Amount(ProgressColumn):
-    """`done / total` in the unit of the task."""
-
-    def render(self, task: Task) -> Text:
-        """The text of one bar."""
-        unit = task.fields.get("unit", "")
-        shown = [_amount(task.completed, unit)]
-        if task.total:
-            shown.append(_amount(task.total, unit))
-        suffix = "" if unit in ("bytes", "") else f" {unit}"
-        return Text(" / ".join(shown) + suffix)
-
-
-def _amount(count: float, unit: str) -> str:
-    return format_size(count) if unit == "bytes" else f"{count:,.0f}"
 
 
 def flat(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,6 @@ class RunWatch(Observer):
         self._bars: console.Bars
         self._bar = ("", 0, "")
         self._shown = 0.0
-        self._began = 0.0
         self._done = 0
         self._trained = 0
         self._loss = 0.0
@@ -55,7 +55,7 @@ class RunWatch(Observer):
     def epoch_started(self, epoch: int, total: int, done: int) -> None:
         """A new bar."""
         self._start(f"epoch {epoch + 1}", total, done, self._steps)
-        self._trained, self._loss, self._began = 0, 0.0, time.monotonic()
+        self._trained, self._loss = 0, 0.0
 
     def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         """Loss, throughput and more about the epoch so far."""
@@ -64,9 +64,7 @@ class RunWatch(Observer):
         self._loss += loss * count
         # A bar is slow, batches are many: it moves on when its text does.
         if self._is_due():
-            rate = self._trained / max(time.monotonic() - self._began, 1e-9)
-            parts = [f"loss {self._loss / self._trained:.4f}", f"{rate:,.0f} {self._unit}/s"]
-            self._move("  ".join([*parts, *_moved(counters)]))
+            self._move([f"loss {self._loss / self._trained:.4f}", *_moved(counters)])
 
     def epoch_done(self, report: Any) -> None:
         """The epoch in one line."""
@@ -78,10 +76,11 @@ class RunWatch(Observer):
             metric = next(name for name in scalars if name.startswith("valid/"))
             star = " *" if report.best else "  "
             parts.append(f"{metric.removeprefix('valid/')} {report.score:.4f}{star}")
-            took += f" + {report.validation_seconds:.1f} s"
+            took = f"{report.seconds:.1f} + {report.validation_seconds:.1f} s"
         rate = scalars[f"train/{self._unit}_per_second"] or 0.0
-        parts.append(f"{rate:>9,.0f} {self._unit}/s")
-        self._say("  ".join([*parts, *_moved(report.counters), took]))
+        more = [f"{rate:>7,.0f} {self._unit}/s", *_moved(report.counters)]
+        if not self._quiet:
+            console.facts(parts, more, took)
         far = report.counters.get("far") or {}
         if far.get("lost") and not self._lost:
             self._lost = True
@@ -120,7 +119,7 @@ class RunWatch(Observer):
         self._bar, self._done = (title, total, unit), done
         self._move()
 
-    def _move(self, status: str = "") -> None:
+    def _move(self, status: Sequence[str] = ()) -> None:
         title, total, unit = self._bar
         self._bars(title, self._done, total, unit, status)
 
