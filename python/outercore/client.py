@@ -25,6 +25,7 @@ from outercore.errors import (
     OutercoreError,
     UnsupportedError,
 )
+from outercore.shown import ShortRepr
 
 _MOST_PAUSE_S = 1.0
 """Between two looks how far an analysis is."""
@@ -48,8 +49,8 @@ _ERRORS: dict[int, type[OutercoreError]] = {
 }
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(ShortRepr):
     """What a model says of nodes, edges or graphs, and how new the graph was."""
 
     outputs: dict[str, NDArray[Any]]
@@ -87,8 +88,8 @@ class Acknowledged:
     `removed`, how many edges; or `updated`."""
 
 
-@dataclass(frozen=True)
-class Analysis:
+@dataclass(frozen=True, repr=False)
+class Analysis(ShortRepr):
     """What an algorithm found in the whole graph."""
 
     values: NDArray[Any]

@@ -14,10 +14,11 @@ from outercore.analytics.request import Direction, Source, root_of
 from outercore.config.common import Backend
 from outercore.far import Far
 from outercore.graph import EdgeType
+from outercore.shown import ShortRepr
 
 
-@dataclass(frozen=True)
-class EdgeBlock:
+@dataclass(frozen=True, repr=False)
+class EdgeBlock(ShortRepr):
     """Some of the arcs of a graph."""
 
     source: NDArray[np.int64]

@@ -17,6 +17,7 @@ from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import suggestion
 from outercore.names import Names
+from outercore.shown import html_table
 from outercore.steady import steady
 
 if TYPE_CHECKING:
@@ -408,6 +409,20 @@ class Graph:
     def _role(self, role: str) -> str | None:
         key: str | None = self.manifest.get("roles", {}).get(role)
         return key
+
+    def _repr_html_(self) -> str:
+        rows = [("nodes", f"{self.num_nodes:,}"), ("edges", f"{self.num_edges:,}")]
+        if self.is_typed:
+            types = self.manifest["edge_types"]
+            rows += [(f"nodes of {name}", f"{count:,}") for name, count in self.node_types.items()]
+            rows += [(f"edges of {name}", f"{types[name]['count']:,}") for name in sorted(types)]
+        rows += [
+            ("features", f"{self.num_features:,}"),
+            ("classes", f"{self.num_classes:,}"),
+            ("splits", ", ".join(self.splits) or "none"),
+            ("arrays", ", ".join(sorted(self.arrays))),
+        ]
+        return html_table(f"Graph in {self.root}", rows)
 
     def __repr__(self) -> str:
         return (

@@ -216,11 +216,6 @@ class NeighborLoader(MiniBatches[Any]):
         )
 
     @property
-    def batch_size(self) -> int:
-        """Seeds, or links, per batch."""
-        return int(self._config["batch_size"])
-
-    @property
     def dataset(self) -> range:
         """As many numbers as there are seeds, or links; as in PyG.
 

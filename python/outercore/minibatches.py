@@ -20,13 +20,14 @@ from outercore import _core
 from outercore.batch_arrays import batch_arrays
 from outercore.batch_options import batch_options
 from outercore.config.fields import plain_json, whole
-from outercore.config.sizes import parse_size
+from outercore.config.sizes import format_size, parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.forecast import forecast
 from outercore.graph import EdgeType, Graph
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules
+from outercore.shown import Forecast, Plan, short
 from outercore.threads import checked_threads
 from outercore.typed_choice import (
     FeatureNames,
@@ -311,8 +312,7 @@ class MiniBatches(ABC, Generic[Batch]):
             BudgetError: with the least that would do.
         """
         self._follow_process_group()
-        plan: dict[str, Any] = json.loads(self._core.plan())
-        return plan
+        return Plan(json.loads(self._core.plan()))
 
     def forecast(self, step: Callable[[Batch], object] | None = None) -> dict[str, Any]:
         """What the first and a later epoch will read, and about how long they will take.
@@ -340,7 +340,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self._follow_process_group()
         core = self._core
         widths = core.widths()
-        return forecast(core, lambda: self._batch(widths), step)
+        return Forecast(forecast(core, lambda: self._batch(widths), step))
 
     def counters(self) -> dict[str, Any]:
         """Counters, hit ratio and timeline since the last call; see ``docs/guides/training.md``."""
@@ -353,6 +353,20 @@ class MiniBatches(ABC, Generic[Batch]):
             self._handle.close()
         self._closed = True
         self._handle = None
+
+    @property
+    def batch_size(self) -> int:
+        """Seeds, or links, per batch."""
+        return int(self._config["batch_size"])
+
+    def __repr__(self) -> str:
+        # Nothing that opens the data set: a closed loader, or one of another process, has a name.
+        fan_outs = short(self._config.get("fan_outs", "by type"))
+        return (
+            f"{type(self).__name__}('{self.graph.root}', num_neighbors={fan_outs}, "
+            f"batch_size={self.batch_size}, "
+            f"memory='{format_size(self._config['memory'])}')"
+        )
 
     def __enter__(self) -> Self:
         return self

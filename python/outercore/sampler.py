@@ -19,10 +19,11 @@ from outercore.minibatches import (
     Source,
     opened,
 )
+from outercore.shown import ShortRepr
 
 
-@dataclass(frozen=True, eq=False)
-class SampledSubgraph:
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledSubgraph(ShortRepr):
     """A mini-batch of n nodes and s edges, in local ids: node ``i`` is ``n_id[i]`` of the graph.
 
     Edges lie by target: those into node ``i`` come from ``indices[indptr[i]:indptr[i + 1]]``. Of n

@@ -24,14 +24,15 @@ from outercore.analytics.request import (
 from outercore.errors import InvalidError
 from outercore.graph import Graph
 from outercore.likeness import hint_like
+from outercore.shown import Plan, Rows, Shown, short, value_of
 from outercore.steady import steady
 
 Algorithm = Callable[..., NDArray[Any]]
 """A function of `outercore.analytics`: its name and its parameters say what the core is asked."""
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Shown):
     """The result of an algorithm, and what it cost."""
 
     algorithm: str
@@ -49,6 +50,12 @@ class Run:
     """Why no record of it was kept, where none was asked for and none could be."""
     described: str = ""
     """The algorithm with its options, for the provenance of what is saved."""
+
+    def _shown(self) -> tuple[str, Rows]:
+        facts = [(name, value_of(name, fact)) for name, fact in self.facts.items()]
+        rows = [("values", short(self.values)), *facts]
+        rows += [(name, value_of(name, self.counters[name])) for name in ("passes", "seconds")]
+        return f"Run of {self.algorithm}", rows
 
 
 ALGORITHMS: dict[str, Algorithm] = {}
@@ -150,7 +157,7 @@ def plan_of(
         checkpoint if checkpoints else None,
     )
     vector = teleports(personalization, opened, run.relation)
-    return steady(root, lambda: _native.plan_algorithm(root, request, *vector))
+    return Plan(steady(root, lambda: _native.plan_algorithm(root, request, *vector)))
 
 
 def _request(

@@ -20,6 +20,7 @@ from outercore.ranks import require_one_process
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
+from outercore.shown import Forecast, Plan
 from outercore.split_names import find_split
 from outercore.training.changes import changed, epochs_of
 from outercore.training.config import TrainConfig
@@ -34,6 +35,7 @@ from outercore.training.open_work import open_predicting
 from outercore.training.opened import config_under, model_directory, open_graph, predicting
 from outercore.training.options import configuration
 from outercore.training.own import Given, OwnCode, give, own_code, require_same
+from outercore.training.result import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
@@ -55,7 +57,7 @@ def train(
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
-) -> dict[str, Any]:
+) -> TrainRecord:
     """Train a network on a data set that need not fit in memory.
 
     Seeds PyTorch's global generator.
@@ -76,7 +78,7 @@ def train(
             override `config`.
 
     Returns:
-        The run record.
+        The run record, a dictionary; printed, it shows the scores.
 
     Raises:
         InterruptError: after Ctrl-C or SIGTERM, with everything in a checkpoint.
@@ -145,7 +147,8 @@ def plan(
         loaders.training()
         work.prepare()
         expected = forecast(work, chosen, device_named(chosen.run.device))
-        return {**loaders.shares, "training": loaders.training_plan, "forecast": expected}
+        planned = Plan(loaders.training_plan)
+        return Plan({**loaders.shares, "training": planned, "forecast": Forecast(expected)})
 
 
 def _with_inputs(graph: Any, config: TrainConfig, observer: Observer) -> TrainConfig:
@@ -170,7 +173,7 @@ def resume(
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
-) -> dict[str, Any]:
+) -> TrainRecord:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
     A run that has come to its end goes on where it gets more `epochs` or more `patience`, the two
@@ -194,7 +197,7 @@ def resume(
             directory.change(config)
         elif _is_over(directory, config) and _intact(directory, network, observer):
             observer.note(f"run {directory.path} is finished: there is nothing to resume")
-            return directory.record()
+            return TrainRecord(directory.record())
         if far is not None:
             config = replace(config, budget=replace(config.budget, far=far or None))
         with directory.training(new=False):
@@ -350,7 +353,7 @@ def _fit(
     command: str,
     open_loader: LoaderFactory,
     own: OwnCode | None,
-) -> dict[str, Any]:
+) -> TrainRecord:
     stop = StopRequest()
     with stop_on_signals(stop):
         trainer = Trainer(
@@ -363,7 +366,7 @@ def _fit(
             command=command,
             own=own,
         )
-        return trainer.fit()
+        return TrainRecord(trainer.fit())
 
 
 def _nodes(graph: Labelled, split: str) -> NDArray[np.int64]:

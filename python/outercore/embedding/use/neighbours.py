@@ -18,14 +18,15 @@ from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.metrics import Metric, measured, metric_of, rescored, scores_of
 from outercore.embedding.use.search import GROUP, Found, Hidden, Search, in_groups
 from outercore.errors import InvalidError
+from outercore.shown import ShortRepr
 
 if TYPE_CHECKING:
     from outercore.embedding.use.approximate import Index
     from outercore.embedding.use.embedding import Embedding
 
 
-@dataclass(frozen=True)
-class Nearest:
+@dataclass(frozen=True, repr=False)
+class Nearest(ShortRepr):
     """What was found, best first.
 
     Shapes: [questions, k], or as many as the question with the most has. Where another has fewer,

@@ -23,6 +23,7 @@ from outercore.embedding.use.metrics import metric_of, rescored
 from outercore.embedding.use.search import LARGEST, Found, Hidden, Search, in_groups
 from outercore.embedding.use.topk import TopK
 from outercore.errors import InvalidError, NotFoundError
+from outercore.shown import ShortRepr
 
 if TYPE_CHECKING:
     from outercore.embedding.use.approximate import Index
@@ -32,8 +33,8 @@ Open = Literal["head", "relation", "tail"]
 Some = str | int | Iterable[str | int] | NDArray[np.integer]
 
 
-@dataclass(frozen=True)
-class Predictions:
+@dataclass(frozen=True, repr=False)
+class Predictions(ShortRepr):
     """What was found, best first.
 
     Shapes: `ids` int64 and `scores` float32 [questions, k], or as many as the question with the

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from outercore.config.sizes import format_size
 from outercore.embedding.use.embedding import Embedding
+from outercore.shown import html_table
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,16 @@ class EmbedResult:
     def embedding(self) -> Embedding:
         """The same with names, neighbours and predictions."""
         return Embedding.open(self.run)
+
+    def _repr_html_(self) -> str:
+        rows, width = self.entities.shape
+        figures = [
+            (f"{one['part']} MRR, among {one['candidates']}", f"{one['mrr']:.4f}")
+            for one in self.metrics
+        ]
+        table = f"{rows:,} rows of {width:,} numbers, {format_size(self.entities.nbytes)}"
+        title = f"Embedding by {self.record['description']['model']}"
+        return html_table(title, [*figures, ("entities", table), ("run", str(self.run))])
 
     def __repr__(self) -> str:
         rows, width = self.entities.shape
