@@ -192,7 +192,8 @@ def test_shares_of_row_accesses_add_up_to_one() -> None:
 
 def test_the_memory_plan_adds_up_to_the_budget() -> None:
     figure = charts.memory(Run("a", record()))
-    assert sum(bar.x[0] for bar in figure.data) == pytest.approx(1024)
+    assert sum(bar.x[0] for bar in figure.data) == pytest.approx(1)
+    assert figure.layout.xaxis.title.text == "GiB"
 
 
 def test_shares_of_a_stages_time_add_up_to_one() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore.report.drawing import budget_bar, empty, line
+from outercore.config.sizes import format_size
+from outercore.report.drawing import Unit, budget_bar, byte_unit, counted, empty, line, time_unit
 from outercore.report.runs import AlgorithmRun
 
 _TIERS = (
@@ -21,22 +22,24 @@ _MOST_POINTS = 400
 
 def seconds(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Seconds of each run: preparing, passes, and what lies between and after them."""
-    figure = _by_run("Seconds", "seconds")
+    unit = time_unit(run.prepare_seconds + run.seconds for run in runs)
+    figure = _by_run("Time", unit.name)
     parts: Sequence[tuple[str, Callable[[AlgorithmRun], float], str]] = (
         ("preparing", lambda run: run.prepare_seconds, "#efb118"),
         ("passes", _pass_seconds, "#4269d0"),
         ("the rest", lambda run: max(run.seconds - _pass_seconds(run), 0.0), "#8b93a1"),
     )
     for name, value, chosen in parts:
-        _stack(figure, runs, name, [value(run) for run in runs], chosen)
+        _stack(figure, runs, name, unit.of(value(run) for run in runs), chosen)
     return figure
 
 
 def read(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Bytes that passes took from each tier."""
-    figure = _by_run("Where the edges came from", "GiB")
+    unit = byte_unit(sum(run.bytes_by_tier.values()) for run in runs)
+    figure = _by_run("Where the edges came from", unit.name)
     for key, name, chosen in _TIERS:
-        sizes = [run.bytes_by_tier.get(key, 0) / (1 << 30) for run in runs]
+        sizes = unit.of(run.bytes_by_tier.get(key, 0) for run in runs)
         if any(sizes):
             _stack(figure, runs, name, sizes, chosen)
     return figure
@@ -54,12 +57,12 @@ def busy(runs: Sequence[AlgorithmRun]) -> go.Figure:
 
 def seconds_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Seconds of each pass."""
-    return _lines("Seconds by pass", "seconds", runs, lambda one: one.get("seconds", 0.0))
+    return _lines("Time by pass", time_unit, runs, lambda one: one.get("seconds", 0.0))
 
 
 def bytes_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Bytes that arrived during each pass, far memory included."""
-    return _lines("Read by pass", "MiB", runs, lambda one: one.get("bytes", 0) / (1 << 20))
+    return _lines("Read by pass", byte_unit, runs, lambda one: one.get("bytes", 0))
 
 
 def memory(run: AlgorithmRun) -> go.Figure:
@@ -76,7 +79,7 @@ def memory(run: AlgorithmRun) -> go.Figure:
     }
     title = f"Memory plan of {run.name}"
     if plan.get("far_bytes"):
-        title += f", {plan['far_bytes'] / (1 << 20):,.1f} MiB in far memory"
+        title += f", {format_size(plan['far_bytes'])} in far memory"
     return budget_bar(title, parts, plan.get("budget", 0))
 
 
@@ -87,14 +90,16 @@ def _pass_seconds(run: AlgorithmRun) -> float:
 
 def _lines(
     title: str,
-    unit: str,
+    unit_of: Callable[[Iterable[float]], Unit],
     runs: Sequence[AlgorithmRun],
     value: Callable[[Mapping[str, Any]], float],
 ) -> go.Figure:
-    figure = empty(title, "pass", unit)
-    for place, run in enumerate(runs):
-        numbers, values = _thinned([value(one) for one in run.passes])
-        line(figure, run.name, numbers, values, place)
+    thinned = [_thinned([value(one) for one in run.passes]) for run in runs]
+    unit = unit_of(value for _, values in thinned for value in values)
+    figure = empty(title, "pass", unit.name)
+    for place, (run, (numbers, values)) in enumerate(zip(runs, thinned, strict=True)):
+        line(figure, run.name, numbers, unit.of(values), place)
+    counted(figure, max(len(run.passes) for run in runs))
     figure.update_yaxes(rangemode="tozero")
     return figure
 

@@ -8,12 +8,15 @@ from typing import Any
 
 from outercore.config.sizes import format_size
 from outercore.report import algorithm_charts as charts
-from outercore.report.elements import comparison, grid, summary, text_of
+from outercore.report.elements import comparison, duration, grid, summary, text_of
 from outercore.report.runs import AlgorithmRun
 
 
 def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
     """What was found, what it cost, pass by pass, and how memory was divided."""
+    counters = [
+        {_spaced(name): _shown(name, value) for name, value in _flat(run.counters)} for run in runs
+    ]
     figures = [charts.seconds(runs), charts.read(runs), charts.busy(runs)]
     if any(run.passes for run in runs):
         figures += [charts.seconds_by_pass(runs), charts.bytes_by_pass(runs)]
@@ -23,20 +26,10 @@ def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
         grid(*figures),
         "<h2>Memory</h2>",
         grid(*(charts.memory(run) for run in runs)),
-        "<h2>Results and counters</h2>",
-        comparison(runs, [_facts(run) for run in runs]),
+        "<h2>Results</h2>",
+        comparison(runs, [_results(run) for run in runs]),
+        f"<details><summary>All counters</summary>{comparison(runs, counters)}</details>",
     ]
-
-
-def headline(runs: Sequence[AlgorithmRun]) -> tuple[str, str]:
-    """What ran on what, as a title and a line below it."""
-    names = ", ".join(dict.fromkeys(run.algorithm for run in runs))
-    data = runs[0].record["data_set"]
-    sets = dict.fromkeys(run.record["data_set"]["path"] for run in runs)
-    where = data["path"].rstrip("/").rpartition("/")[2]
-    if len(sets) > 1:
-        return f"{names} on {len(sets)} data sets", ", ".join(sets)
-    return f"{names} on {where}", f"{data['nodes']:,} nodes, {data['edges']:,} arcs"
 
 
 def _summary(run: AlgorithmRun, place: int) -> str:
@@ -44,7 +37,7 @@ def _summary(run: AlgorithmRun, place: int) -> str:
     fetched = sum(tiers.values())
     tiles = [
         ("algorithm", escape(run.algorithm)),
-        ("seconds", f"{run.seconds:.3g}"),
+        ("time", duration(run.seconds)),
         ("passes", f"{counters.get('passes', 0):,}"),
         ("read from the disk", format_size(tiers["disk"])),
         ("from memory", f"{tiers['memory'] / fetched:.0%}" if fetched else "-"),
@@ -54,7 +47,7 @@ def _summary(run: AlgorithmRun, place: int) -> str:
         ("peak of the process", format_size(run.record["peak_memory_bytes"])),
     ]
     if run.prepare_seconds:
-        tiles.insert(2, ("seconds of preparing", f"{run.prepare_seconds:.3g}"))
+        tiles.insert(2, ("time of preparing", duration(run.prepare_seconds)))
     if "far" in tiers:
         tiles.insert(4, ("read from far memory", format_size(tiers["far"])))
     lost = (counters.get("far") or {}).get("failed_over", 0)
@@ -63,9 +56,19 @@ def _summary(run: AlgorithmRun, place: int) -> str:
     return summary(run, place, tiles)
 
 
-def _facts(run: AlgorithmRun) -> dict[str, str]:
-    facts = {name: text_of(value) for name, value in run.record["result"].items()}
-    return {**facts, **{name: _shown(name, value) for name, value in _flat(run.counters)}}
+def _results(run: AlgorithmRun) -> dict[str, str]:
+    return {_spaced(name): _shown(name, value) for name, value in run.record["result"].items()}
+
+
+def _spaced(name: str) -> str:
+    """The name of a counter as people read it.
+
+    Example:
+        >>> _spaced("reads.useful_bytes"), _spaced("io.busy_s")
+        ('reads useful bytes', 'io busy, seconds')
+    """
+    words = name.replace(".", " ").replace("_", " ")
+    return f"{words.removesuffix(' s')}, seconds" if words.endswith(" s") else words
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -7,7 +7,17 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore.report.drawing import GREY, budget_bar, colour, empty, line, shares
+from outercore.report.drawing import (
+    GREY,
+    budget_bar,
+    byte_unit,
+    colour,
+    counted,
+    empty,
+    line,
+    shares,
+    time_unit,
+)
 from outercore.report.runs import EmbeddingRun, EpochRun, Run
 from outercore.runs import record as records
 
@@ -27,6 +37,8 @@ _SPAN_COLOURS = {
     "final figures": "#97bbf5",
     "write tables": "#efb118",
 }
+_SHOWN_S = 15.0
+"""So much of an epoch is drawn span by span."""
 _STATES = (
     ("busy_s", "busy", "#3ca951"),
     ("starved_s", "starved", "#efb118"),
@@ -45,14 +57,20 @@ def loss(runs: Sequence[EpochRun]) -> go.Figure:
     figure = empty("Training loss", "epoch", "loss")
     for place, run in enumerate(runs):
         line(figure, run.name, run.numbers, [epoch["loss"] for epoch in run.epochs], place)
-    return figure
+    return _by_epoch(figure, runs)
 
 
-def score(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
-    """Validation score by epoch, the best one marked."""
-    metrics = sorted({run.metric for run in runs})
-    figure = empty(f"Validation {' / '.join(metrics)}", "epoch", metrics[0])
+def scores(runs: Sequence[Run | EmbeddingRun]) -> list[go.Figure]:
+    """Validation score by epoch, a figure for each metric."""
+    return [score(runs, metric) for metric in sorted({run.metric for run in runs})]
+
+
+def score(runs: Sequence[Run | EmbeddingRun], metric: str) -> go.Figure:
+    """One metric by epoch, the best one marked."""
+    figure = empty(f"Validation {metric}", "epoch", metric)
     for place, run in enumerate(runs):
+        if run.metric != metric:
+            continue
         scored = [epoch for epoch in run.epochs if epoch["score"] is not None]
         numbers, scores = [one["epoch"] + 1 for one in scored], [one["score"] for one in scored]
         line(figure, run.name, numbers, scores, place)
@@ -67,7 +85,7 @@ def score(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
                 name=f"{run.name}: best",
                 showlegend=False,
             )
-    return figure
+    return _by_epoch(figure, runs)
 
 
 def throughput(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
@@ -77,15 +95,17 @@ def throughput(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
         rates = [epoch[run.seen] / max(epoch["seconds"], 1e-9) for epoch in run.epochs]
         line(figure, run.name, run.numbers, rates, place)
     figure.update_yaxes(rangemode="tozero")
-    return figure
+    return _by_epoch(figure, runs)
 
 
 def read(runs: Sequence[Run]) -> go.Figure:
     """Bytes read by epoch, features and topology."""
-    figure = empty("Read from the device", "epoch", "GiB")
+    parts = (("feature_reads", ""), ("topology_reads", "/"))
+    unit = byte_unit(size for run in runs for part, _ in parts for size in _read(run, part))
+    figure = empty("Read from the device", "epoch", unit.name)
     for place, run in enumerate(runs):
-        for part, pattern in (("feature_reads", ""), ("topology_reads", "/")):
-            sizes = [_part(epoch, part).get("bytes", 0) / (1 << 30) for epoch in run.epochs]
+        for part, pattern in parts:
+            sizes = unit.of(_read(run, part))
             if not any(sizes):
                 continue
             figure.add_bar(
@@ -96,7 +116,12 @@ def read(runs: Sequence[Run]) -> go.Figure:
                 offsetgroup=str(place),
             )
     figure.update_layout(barmode="stack" if len(runs) == 1 else "group")
-    return figure
+    return _by_epoch(figure, runs)
+
+
+def _read(run: Run, part: str) -> list[float]:
+    """Bytes of each epoch."""
+    return [_part(epoch, part).get("bytes", 0) for epoch in run.epochs]
 
 
 def utilisation(run: Run) -> go.Figure:
@@ -127,30 +152,28 @@ def cache(run: Run) -> go.Figure:
             parts.append(value / accesses if accesses else 0.0)
         figure.add_bar(x=run.numbers, y=parts, name=title, marker={"color": chosen})
     figure.update_layout(barmode="stack")
-    figure.update_yaxes(tickformat=".0%")
-    return figure
+    figure.update_yaxes(tickformat=".0%", range=[0, 1])
+    return _by_epoch(figure, [run])
 
 
 def timeline(run: EpochRun) -> go.Figure:
     """What the run did when."""
-    figure = empty(f"Timeline of {run.name}", "seconds", "")
+    figure = empty(f"Timeline of {run.name}", "", "")
     gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
     return figure
 
 
 def pipeline(run: Run) -> go.Figure:
     """How the stages overlapped at the start of the last epoch."""
-    figure = empty("Stages overlapping (start of the last epoch)", "seconds", "")
+    figure = empty("Stages overlapping (start of the last epoch)", "", "")
     spans = run.record.get("pipeline") or []
     first = min((span["start_s"] for span in spans), default=0.0)
     shifted = [
         {**span, "start_s": span["start_s"] - first, "end_s": span["end_s"] - first}
         for span in spans
     ]
-    gantt(figure, shifted, "stage", _STAGE_COLOURS)
-    ends = sorted(span["end_s"] for span in shifted)
-    if ends:
-        figure.update_xaxes(range=[0, min(ends[-1], 15.0)])
+    shown = [span for span in shifted if span["start_s"] < _SHOWN_S]
+    gantt(figure, shown, "stage", _STAGE_COLOURS)
     return figure
 
 
@@ -180,25 +203,32 @@ def gantt(
     colours: Mapping[str, str],
 ) -> None:
     """Adds spans as lying bars, one line for each name that stands under `key`."""
+    unit = time_unit(span["end_s"] for span in spans)
+    figure.update_xaxes(title=unit.name)
     names = dict.fromkeys(span[key] for span in spans)
     for name in names:
         chosen = [span for span in spans if span[key] == name]
         numbers = [span.get("epoch", span.get("item")) for span in chosen]
         figure.add_bar(
             y=[name] * len(chosen),
-            x=[span["end_s"] - span["start_s"] for span in chosen],
-            base=[span["start_s"] for span in chosen],
+            x=unit.of(span["end_s"] - span["start_s"] for span in chosen),
+            base=unit.of(span["start_s"] for span in chosen),
             orientation="h",
             name=name,
             showlegend=False,
             marker={"color": colours.get(name, GREY), "line": {"width": 0}},
             customdata=["" if number is None else f" {number + 1}" for number in numbers],
-            hovertemplate="%{y}%{customdata}: %{base:.2f} s + %{x:.3f} s<extra></extra>",
+            hovertemplate="%{y}%{customdata}: %{x:.3f} from %{base:.3f}<extra></extra>",
         )
     figure.update_layout(
         barmode="overlay", hovermode="closest", height=max(220, 110 + 42 * len(names))
     )
     figure.update_yaxes(categoryorder="array", categoryarray=list(names)[::-1])
+
+
+def _by_epoch(figure: go.Figure, runs: Sequence[EpochRun]) -> go.Figure:
+    counted(figure, max((number for run in runs for number in run.numbers), default=1))
+    return figure
 
 
 def _part(epoch: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
+
+from outercore.config.sizes import format_size
 
 RUN_COLOURS = ("#4269d0", "#efb118", "#3ca951", "#ff725c", "#a463f2", "#6cc5b0", "#9c6b4e")
 GREY = "#8b93a1"
@@ -38,25 +41,74 @@ def empty(title: str, x: str, y: str) -> go.Figure:
         bargap=0.3,
     )
     grid = "rgba(139,147,161,0.25)"
-    figure.update_xaxes(title=x, gridcolor=grid, zeroline=False)
-    figure.update_yaxes(title=y, gridcolor=grid, zeroline=False, automargin=True)
+    # Plotly would write 20k, 1.5M and 300μ.
+    plain = {"exponentformat": "none", "separatethousands": True}
+    figure.update_xaxes(title=x, gridcolor=grid, zeroline=False, **plain)
+    figure.update_yaxes(title=y, gridcolor=grid, zeroline=False, automargin=True, **plain)
     return figure
+
+
+def counted(figure: go.Figure, most: int) -> None:
+    """Has the x axis, which counts from 1 to `most`, about ten ticks at whole numbers."""
+    step = next(
+        times * power
+        for power in (10**digits for digits in range(18))
+        for times in (1, 2, 5)
+        if most <= 10 * times * power
+    )
+    figure.update_xaxes(tick0=0, dtick=step, tickformat=",d")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit in which an axis has numbers that people read."""
+
+    name: str
+    size: float
+
+    def of(self, values: Iterable[float]) -> list[float]:
+        """The values in this unit."""
+        return [value / self.size for value in values]
+
+
+def byte_unit(values: Iterable[float]) -> Unit:
+    """The largest unit in which the largest value is above one.
+
+    Example:
+        >>> byte_unit([100, 3 << 20]).name
+        'MiB'
+    """
+    names = ("B", "KiB", "MiB", "GiB", "TiB")
+    return _unit([Unit(name, 1 << 10 * place) for place, name in enumerate(names)], values)
+
+
+def time_unit(values: Iterable[float]) -> Unit:
+    """The same of seconds; hours only where there are several."""
+    units = [Unit("microseconds", 1e-6), Unit("milliseconds", 1e-3), Unit("seconds", 1.0)]
+    most = max(values, default=0.0)
+    return Unit("hours", 3600.0) if most > 3 * 3600 else _unit(units, [most])
+
+
+def _unit(units: Sequence[Unit], values: Iterable[float]) -> Unit:
+    most = max(values, default=0.0)
+    return next((unit for unit in reversed(units) if most >= unit.size), units[0])
 
 
 def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figure:
     """Parts of a memory budget in bytes, side by side; what they leave is free."""
-    figure = empty(title, "MiB", "")
+    unit = byte_unit([budget])
+    figure = empty(title, unit.name, "")
     whole = {**parts, "free": max(budget - sum(parts.values()), 0)}
     colours = [*(colour(place) for place in range(len(parts))), FREE]
     for (name, size), chosen in zip(whole.items(), colours, strict=True):
         if size:
             figure.add_bar(
                 y=["budget"],
-                x=[size / (1 << 20)],
+                x=unit.of([size]),
                 orientation="h",
                 name=name,
                 marker={"color": chosen},
-                hovertemplate=name + ": %{x:,.1f} MiB<extra></extra>",
+                hovertemplate=f"{name}: {format_size(size)}<extra></extra>",
             )
     figure.update_layout(barmode="stack", height=220, hovermode="closest")
     figure.update_yaxes(showticklabels=False)

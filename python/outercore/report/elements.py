@@ -8,8 +8,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore.config.sizes import format_size
+from outercore.config.sizes import format_size, parse_size
 from outercore.report.drawing import colour
+from outercore.report.findings import bottleneck, warnings
 from outercore.report.runs import Recorded
 
 STYLE = """
@@ -36,6 +37,11 @@ p.lead { color: var(--soft); margin: 0 0 24px; }
 .run h3 { margin: 0; font-size: 16px; }
 .run code { color: var(--soft); font-size: 12.5px; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
+p.limit { margin: 14px 0 0; }
+p.warning { margin: 10px 0 0; padding: 8px 12px; border-left: 4px solid #ff725c;
+  background: rgba(255, 114, 92, 0.12); }
+details { margin: 12px 0; }
+summary { cursor: pointer; color: var(--soft); margin-bottom: 8px; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th, td { text-align: left; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
@@ -48,8 +54,13 @@ footer { color: var(--soft); font-size: 13px; margin-top: 40px; }
 
 
 def summary(run: Recorded, place: int, tiles: Sequence[tuple[str, str]]) -> str:
-    """A run's name and command above what is worth knowing first: titles and HTML values."""
+    """A run's name and command above what is worth knowing first: titles and HTML values.
+
+    Below them what limited the run, and what is wrong with it.
+    """
     record = run.record
+    said = [("limit", bottleneck(run)), *(("warning", text) for text in warnings(run))]
+    sentences = "".join(f"<p class='{kind}'>{_prose(text)}</p>" for kind, text in said if text)
     status = "" if record["status"] == "finished" else f" ({escape(record['status'])})"
     shown = "".join(
         f"<div class='card tile'><span>{escape(title)}</span><b>{value}</b></div>"
@@ -58,13 +69,24 @@ def summary(run: Recorded, place: int, tiles: Sequence[tuple[str, str]]) -> str:
     return (
         f"<div class='run' style='--colour: {colour(place)}'><h3>{escape(run.name)}{status}</h3>"
         f"<code>{escape(record.get('command') or '')}</code></div><div class='tiles'>{shown}</div>"
+        f"{sentences}"
+    )
+
+
+def _prose(text: str) -> str:
+    """A sentence as HTML; what is between backticks is code."""
+    parts = escape(text).split("`")
+    return "".join(
+        f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)
     )
 
 
 def grid(*figures: go.Figure, wide: tuple[int, ...] = ()) -> str:
-    """Figures as cards; those whose places are in `wide` take a row."""
+    """Figures as cards; those whose places are in `wide` take a row, those without data none."""
     cards = []
     for place, figure in enumerate(figures):
+        if not any(_has_data(trace) for trace in figure.data):
+            continue
         kind = "card wide" if place in wide else "card"
         drawn = figure.to_html(
             full_html=False,
@@ -73,6 +95,11 @@ def grid(*figures: go.Figure, wide: tuple[int, ...] = ()) -> str:
         )
         cards.append(f"<div class='{kind}'>{drawn}</div>")
     return f"<div class='grid'>{''.join(cards)}</div>"
+
+
+def _has_data(trace: Any) -> bool:
+    values = trace.z if trace.type == "heatmap" else trace.x
+    return values is not None and len(values) > 0
 
 
 def configuration(run: Recorded) -> Mapping[str, str]:
@@ -85,27 +112,68 @@ def configuration(run: Recorded) -> Mapping[str, str]:
     }
 
 
-def surroundings(run: Recorded) -> Mapping[str, str]:
-    """Data set and machine."""
-    record = run.record
-    described = {f"data set {key}": text_of(value) for key, value in record["data_set"].items()}
-    for key, value in record["machine"].items():
+def data_set(run: Recorded) -> Mapping[str, str]:
+    """What the run read."""
+    data = run.record["data_set"]
+    return {f"data set {key.replace('_', ' ')}": text_of(value) for key, value in data.items()}
+
+
+def machine(run: Recorded) -> Mapping[str, str]:
+    """Where it ran."""
+    described = {}
+    for key, value in run.record["machine"].items():
         size = key.endswith("_bytes")
         described[key.removesuffix("_bytes")] = format_size(value) if size else text_of(value)
     return described
 
 
-def comparison(runs: Sequence[Recorded], columns: Sequence[Mapping[str, str]]) -> str:
-    """One row a key, one column a run; rows that differ are marked."""
+def comparison(
+    runs: Sequence[Recorded], columns: Sequence[Mapping[str, str]], *, what: str = ""
+) -> str:
+    """One row a key, one column a run. What all runs share stands once.
+
+    With `what` the rows that differ are shown, and the others on request, as the `what`.
+    """
     keys = list(dict.fromkeys(key for column in columns for key in column))
-    rows = []
+    differing, shared = [], []
     for key in keys:
         values = [column.get(key, "-") for column in columns]
-        marked = " class='differs'" if len(set(values)) > 1 else ""
-        cells = "".join(f"<td>{escape(value)}</td>" for value in values)
-        rows.append(f"<tr{marked}><th>{escape(key)}</th>{cells}</tr>")
+        if len(set(values)) > 1:
+            cells = "".join(f"<td>{escape(value)}</td>" for value in values)
+            differing.append(f"<tr class='differs'><th>{escape(key)}</th>{cells}</tr>")
+        else:
+            cell = f"<td colspan='{len(columns)}'>{escape(values[0])}</td>"
+            shared.append(f"<tr><th>{escape(key)}</th>{cell}</tr>")
     heads = "".join(f"<th>{escape(run.name)}</th>" for run in runs)
-    return f"<div class='card scroll'><table><tr><th></th>{heads}</tr>{''.join(rows)}</table></div>"
+    head = f"<tr><th></th>{heads}</tr>" if len(runs) > 1 else ""
+    if not what:
+        return _table(head, [*shared, *differing])
+    shown = _table(head, differing) if differing else ""
+    opened = "" if differing else " open"
+    more = f"<details{opened}><summary>{escape(what)}</summary>{_table('', shared)}</details>"
+    return shown + (more if shared else "")
+
+
+def _table(head: str, rows: Sequence[str]) -> str:
+    return f"<div class='card scroll'><table>{head}{''.join(rows)}</table></div>"
+
+
+def duration(seconds: float) -> str:
+    """A time with its unit.
+
+    Example:
+        >>> duration(0.00287), duration(75), duration(4000)
+        ('2.87 ms', '75 s', '66.7 min')
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:,.1f} min"
+
+
+def memory_of(config: Mapping[str, Any]) -> str:
+    """The memory budget as it was given, sizes in the units of all others."""
+    given = str(config["memory"])
+    return given if given.endswith(("%", "auto")) else format_size(parse_size(given))
 
 
 def text_of(value: Any) -> str:
@@ -115,5 +183,5 @@ def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return ", ".join(str(item) for item in value)
+        return ", ".join(str(item) for item in value) or "-"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -23,24 +23,12 @@ def sections(runs: Sequence[EmbeddingRun]) -> list[str]:
         grid(*(charts.figures(runs, part) for part in parts)),
         *(_figures(run) for run in runs if run.metrics),
         "<h2>Learning</h2>",
-        grid(common.loss(runs), common.score(runs), common.throughput(runs)),
+        grid(common.loss(runs), *common.scores(runs), common.throughput(runs)),
         *(["<h2>Partitions</h2>"] if moving else []),
         *(_partitions(run) for run in moving),
         "<h2>Time and memory</h2>",
         *(grid(common.timeline(run), charts.memory(run)) for run in runs),
     ]
-
-
-def headline(runs: Sequence[EmbeddingRun]) -> tuple[str, str]:
-    """What was embedded, as a title and a line below it."""
-    data = runs[0].record["data_set"]
-    name = data["path"].rstrip("/").rpartition("/")[2]
-    models = ", ".join(dict.fromkeys(run.record["description"]["model"] for run in runs))
-    return (
-        f"Embedding of {name} by {models}",
-        f"{data['entities']:,} entities, {data['relations']:,} relations, "
-        f"{data.get('train triples', 0):,} triples",
-    )
 
 
 def _partitions(run: EmbeddingRun) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from outercore.report.drawing import budget_bar, empty
+from outercore.report.drawing import budget_bar, byte_unit, counted, empty, time_unit
 from outercore.report.runs import EmbeddingRun
 
 _MOST_STATES = 1500
@@ -14,29 +14,29 @@ _MOST_STATES = 1500
 
 def moved(run: EmbeddingRun) -> go.Figure:
     """Bytes that epochs read and wrote beside those of the plan."""
-    figure = empty(f"Partitions moved: {run.name}", "epoch", "MiB")
-    for key, name, chosen in (
-        ("bytes_read", "read", "#4269d0"),
-        ("bytes_written", "written", "#ff725c"),
-    ):
-        sizes = [epoch["counters"].get(key, 0) / (1 << 20) for epoch in run.epochs]
+    keys = (("bytes_read", "read", "#4269d0"), ("bytes_written", "written", "#ff725c"))
+    planned = run.order["bytes_between"]
+    by_key = {key: [epoch["counters"].get(key, 0) for epoch in run.epochs] for key, _, _ in keys}
+    unit = byte_unit([planned, *(size for sizes in by_key.values() for size in sizes)])
+    figure = empty(f"Partitions moved: {run.name}", "epoch", unit.name)
+    for key, name, chosen in keys:
+        sizes = unit.of(by_key[key])
         figure.add_bar(x=run.numbers, y=sizes, name=name, marker={"color": chosen})
-    planned = run.order["bytes_between"] / (1 << 20)
     figure.add_scatter(
         x=run.numbers,
-        y=[planned] * len(run.numbers),
+        y=unit.of([planned] * len(run.numbers)),
         name="plan, each way",
         mode="lines",
         line={"color": "#8b93a1", "dash": "dash"},
     )
     figure.update_layout(barmode="group")
+    counted(figure, max(run.numbers, default=1))
     return figure
 
 
 def waits(run: EmbeddingRun) -> go.Figure:
     """Seconds of swaps by epoch: those behind which something was trained, and the others; and
     those of waiting for triples."""
-    figure = empty(f"Seconds of swaps and waits: {run.name}", "epoch", "seconds")
     counters = [epoch["counters"] for epoch in run.epochs]
     waited = [one.get("waited_s", 0.0) for one in counters]
     hidden = [
@@ -44,13 +44,17 @@ def waits(run: EmbeddingRun) -> go.Figure:
     ]
     # A run of an earlier release has not counted them.
     for_triples = [one.get("triples_waited_s", 0.0) for one in counters]
+    unit = time_unit(map(sum, zip(hidden, waited, for_triples, strict=True)))
+    figure = empty(f"Swaps and waits: {run.name}", "epoch", unit.name)
     for name, seconds, chosen in (
         ("swaps behind training", hidden, "#3ca951"),
         ("waited for swaps", waited, "#ff725c"),
         ("waited for triples", for_triples, "#efb118"),
     ):
-        figure.add_bar(x=run.numbers, y=seconds, name=name, marker={"color": chosen})
+        values = unit.of(seconds)
+        figure.add_bar(x=run.numbers, y=values, name=name, marker={"color": chosen})
     figure.update_layout(barmode="stack")
+    counted(figure, max(run.numbers, default=1))
     return figure
 
 

@@ -7,7 +7,7 @@ from html import escape
 
 from outercore.config.sizes import format_size
 from outercore.report import charts
-from outercore.report.elements import grid, summary
+from outercore.report.elements import grid, memory_of, summary
 from outercore.report.runs import Run
 from outercore.runs import record as records
 
@@ -17,20 +17,9 @@ def sections(runs: Sequence[Run]) -> list[str]:
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
         "<h2>Learning</h2>",
-        grid(charts.loss(runs), charts.score(runs), charts.throughput(runs), charts.read(runs)),
+        grid(charts.loss(runs), *charts.scores(runs), charts.throughput(runs), charts.read(runs)),
         *(_engine(run, len(runs) > 1) for run in runs),
     ]
-
-
-def headline(run: Run) -> tuple[str, str]:
-    """What was learnt from, as a title and a line below it."""
-    data = run.record["data_set"]
-    name = data["path"].rstrip("/").rpartition("/")[2]
-    return (
-        f"Training on {name}",
-        f"{data['nodes']:,} nodes, {data['edges']:,} arcs, "
-        f"{data['features']:,} features, {data['classes']:,} outputs",
-    )
 
 
 def _summary(run: Run, place: int) -> str:
@@ -43,7 +32,7 @@ def _summary(run: Run, place: int) -> str:
         ("seeds a second", f"{run.per_second:,.0f}"),
         ("read an epoch", format_size(run.bytes_per_epoch)),
         ("accesses without a read", "-" if hits is None else f"{hits:.1%}"),
-        ("memory budget", escape(str(record["config"]["budget"]["memory"]))),
+        ("memory budget", escape(memory_of(record["config"]["budget"]))),
         ("peak of the process", format_size(record["peak_memory_bytes"])),
     ]
     return summary(run, place, tiles)
