@@ -455,7 +455,7 @@ def test_the_report_shows_protocols_and_the_order(
     code, _, err = outcome("report", "first", "second", "--out", "page.html")
     assert code == 0, err
     page = Path("page.html").read_text()
-    assert "Embedding of facts by complex" in page
+    assert "<h1>Embedding by complex on facts</h1>" in page
     assert "50 entities, 3 relations, 150 triples" in page
     assert "among all 50 entities; filtered and raw" in page
     assert "buffer states" in page

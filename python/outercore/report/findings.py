@@ -43,8 +43,7 @@ def warnings(run: Recorded) -> list[str]:
             + (
                 "`outercore embed --held-out 0.05` holds out triples for it."
                 if isinstance(run, EmbeddingRun)
-                else "Import the data set with a split `valid`, or leave out "
-                "`--set run.validation=none`."
+                else "Import the data set again with `--split valid=FILE`."
             )
         )
     error = (run.record.get("result") or {}).get("error")

@@ -76,7 +76,7 @@ def _sizes(runs: Sequence[Recorded]) -> str:
     data = runs[0].record["data_set"]
     known = ("graphs", "nodes", "edges", "features", "classes", "entities", "relations")
     counts = {name: data[name] for name in (*known, "train triples") if data.get(name)}
-    words = {**{name: name for name in counts}, "classes": "outputs"}
+    words = {**{name: name for name in counts}, "classes": "outputs", "train triples": "triples"}
     return ", ".join(
         f"{count:,} {words[name].removesuffix('s') if count == 1 else words[name]}"
         for name, count in counts.items()
