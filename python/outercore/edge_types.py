@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from outercore.errors import InvalidError, NotFoundError
-from outercore.likeness import suggestion
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Source type, relation, target type."""
@@ -54,7 +53,6 @@ def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], wher
     found = types | {edge_type_key(one): one for one in known}
     if text not in found:
         raise NotFoundError(
-            f"{where}: there is no edge type `{text}`\n"
-            f"hint: {suggestion(text, types, otherwise='there are')}"
+            f"{where}: there is no edge type `{text}`\nhint: there are {' and '.join(types)}"
         )
     return found[text]

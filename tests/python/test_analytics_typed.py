@@ -231,7 +231,7 @@ def test_wrong_relations_and_nodes_are_refused_by_name(planted: Path) -> None:
         oc.wcc(planted, relation="author,likes,paper")
     with pytest.raises(InvalidError, match="`paper:90`: expected an id from 0 to 89"):
         oc.bfs(planted, ("paper", 90))
-    with pytest.raises(NotFoundError, match=r"no node type `topic`[\s\S]*author and paper"):
+    with pytest.raises(NotFoundError, match=r"no node type `topic`[\s\S]*author, paper"):
         oc.bfs(planted, ("topic", 0), relation=WRITES)
     for text in ("3", "paper:x", "paper"):
         result = CliRunner().invoke(app, ["run", "bfs", str(planted), "--source", text])
