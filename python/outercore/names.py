@@ -54,6 +54,9 @@ class Names:
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
+    def __repr__(self) -> str:
+        return f"Names({len(self):,} of kind {self._kind!r})"
+
     def names(self, ids: ArrayLike | None = None) -> list[str]:
         """The names of ``ids``, in their order; of all without it.
 

@@ -93,7 +93,8 @@ def test_a_loss_that_cannot_be_is_a_warning(losses: tuple[float, ...], said: str
 def test_a_loss_of_guessing_is_a_warning_for_classes_only() -> None:
     [warning] = warnings(trained(1.5, 1.4, task="classification"))
     assert warning.startswith("The loss of 1.4 is above 1.386, that of guessing among 4 classes")
-    assert warnings(trained(1.5, 1.3, task="classification")) == []
+    assert warnings(trained(1.5, 1.3, task="graph classification")) == []
+    assert len(warnings(trained(1.5, 1.4, task="graph classification"))) == 1
     assert warnings(trained(1.5, 1.4, task="regression")) == []
 
 

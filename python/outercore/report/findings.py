@@ -135,7 +135,8 @@ def _loss(run: EpochRun) -> str:
                 f"Impossible loss: {shown} in epoch {number}, and a loss is 0 or more. Check the "
                 "features and labels, and try a lower `--learning-rate`."
             )
-    if isinstance(run, Run) and run.record["description"].get("task") == "classification":
+    task = run.record["description"].get("task", "")
+    if isinstance(run, Run) and task.endswith("classification"):
         classes = run.record["data_set"]["classes"]
         blind = math.log(classes) if classes > 1 else math.inf
         if losses[-1] > blind:
