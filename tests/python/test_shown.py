@@ -54,6 +54,8 @@ def test_a_training_is_shown_by_its_scores_and_is_still_its_record(
     assert pickle.loads(pickle.dumps(record)) == record
     again = oc.resume(tmp_path / "run")
     assert lines_of(again) == lines_of(record)
+    del record["epochs"]
+    assert lines_of(record)[0] == "Training"
 
 
 def test_a_loader_its_plan_and_its_forecast_are_a_few_lines(data_set: Path) -> None:

@@ -54,7 +54,8 @@ class Run(Shown):
     def _shown(self) -> tuple[str, Rows]:
         facts = [(name, value_of(name, fact)) for name, fact in self.facts.items()]
         rows = [("values", short(self.values)), *facts]
-        rows += [(name, value_of(name, self.counters[name])) for name in ("passes", "seconds")]
+        counted = [name for name in ("passes", "seconds") if name in self.counters]
+        rows += [(name, value_of(name, self.counters[name])) for name in counted]
         return f"Run of {self.algorithm}", rows
 
 

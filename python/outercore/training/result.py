@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from outercore.shown import Rows, Shown
+from outercore.shown import Rows, Shown, short
 
 
 class TrainRecord(Shown, dict[str, Any]):
     """The run record, as `record.json` has it: a dictionary, shown by its scores."""
 
     def _shown(self) -> tuple[str, Rows]:
-        result, epochs = self.get("result") or {}, self["epochs"]
-        described = self["description"]
+        if not self.keys() >= {"epochs", "description", "data_set", "status"}:
+            # Somebody has taken something out: it is theirs.
+            return "Training", [(name, short(value)) for name, value in self.items()]
+        result, epochs, described = self.get("result") or {}, self["epochs"], self["description"]
         rows = [
             (f"{split} {result['metric']}", "-" if score is None else f"{score:.4f}")
             for split, score in result.get("scores", {}).items()
