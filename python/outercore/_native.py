@@ -20,7 +20,53 @@ Progress = Callable[[str, int, int, str], None]
 Role = Literal["features", "labels", "split", "array", "edge", "names"]
 
 
-class Importer:
+class Arrays:
+    """Takes arrays for a data set, whole or chunk by chunk."""
+
+    _core: Any
+
+    def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
+        """Takes a whole `.npy`, by copy or (`in_place`) where it lies."""
+        self._core.array_npy(role, name, str(path), plain_json(options))
+
+    def array_begin(
+        self, role: Role, name: str, dtype: str, width: int | None, options: dict[str, Any]
+    ) -> None:
+        """Begins an array whose rows are pushed; `width` is `None` for one value a row."""
+        self._core.array_begin(role, name, dtype, width, plain_json(options))
+
+    def array_push(self, rows: NDArray) -> None:
+        """The next rows of the array begun."""
+        self._core.array_push(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), len(rows))
+
+    def array_end(self) -> None:
+        """The array begun is complete."""
+        self._core.array_end()
+
+
+class Addition(Arrays):
+    """Adds arrays to a data set, all at once in `finish`.
+
+    The data set is held against other writers until `finish`, or the end of a `with` block, which
+    removes what was not finished.
+    """
+
+    def __init__(self, root: Path, progress: Progress, *, overwrite: bool) -> None:
+        self._core = _core.Addition(str(root), overwrite, progress)
+
+    def __enter__(self) -> Addition:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._core.close()
+
+    def finish(self, inputs: list[str]) -> dict[str, Any]:
+        """Commits the arrays, which were made of `inputs`; returns what became of each."""
+        found: dict[str, Any] = json.loads(self._core.finish(inputs))
+        return found
+
+
+class Importer(Arrays):
     """Builds a data set from edges and arrays pushed into it; commits it in `finish`.
 
     Beginning the same import again after it was stopped goes on where it stopped. Its directory is
@@ -53,24 +99,6 @@ class Importer:
     def begin_edge_type(self, name: str) -> None:
         """Begins the edges of a type; types come in the order of their names."""
         self._core.begin_edge_type(name)
-
-    def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
-        """Takes a whole `.npy`, by copy or (`in_place`) where it lies."""
-        self._core.array_npy(role, name, str(path), plain_json(options))
-
-    def array_begin(
-        self, role: Role, name: str, dtype: str, width: int | None, options: dict[str, Any]
-    ) -> None:
-        """Begins an array whose rows are pushed; `width` is `None` for one value a row."""
-        self._core.array_begin(role, name, dtype, width, plain_json(options))
-
-    def array_push(self, rows: NDArray) -> None:
-        """The next rows of the array begun."""
-        self._core.array_push(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), len(rows))
-
-    def array_end(self) -> None:
-        """The array begun is complete."""
-        self._core.array_end()
 
     def finish(self) -> dict[str, Any]:
         """Sorts the edges, checks all against each other, and commits; returns the summary."""

@@ -152,6 +152,52 @@ class Names:
             return self._ranked(place)
         return None
 
+    def lookup(
+        self, offsets: NDArray[np.int64], characters: NDArray[np.uint8]
+    ) -> NDArray[np.int64]:
+        """The ids of many names, given as `block` gives them; -1 for one that is not there.
+
+        Cost: about `log2 n` places of the dictionary for each name, and one search for each length.
+        """
+        lengths = np.diff(offsets)
+        found = np.full(len(lengths), -1, np.int64)
+        if self._order is not None:
+            # Appended names are not in the order of their lengths.
+            for place in range(len(lengths)):
+                name = bytes(characters[offsets[place] : offsets[place + 1]])
+                number = self.find(name.decode())
+                found[place] = -1 if number is None else number
+            return found
+        for length in np.unique(lengths[lengths > 0]).tolist():
+            first, last = self._of_length(length), self._of_length(length + 1)
+            if first == last:
+                continue
+            start, end = int(self._offsets[first]), int(self._offsets[last])
+            if end - start != (last - first) * length or end > len(self._bytes):
+                raise CorruptError(
+                    f"array `names/{self._kind}.offsets`: rows {first} to {last} are not in the "
+                    "order of names\nhint: run `outercore check`"
+                )
+            places = np.flatnonzero(lengths == length)
+            rows = characters[offsets[places][:, None] + np.arange(length)]
+            # Texts of one length are compared byte by byte.
+            wanted = np.ascontiguousarray(rows).view(f"S{length}").ravel()
+            known = np.asarray(self._bytes[start:end]).view(f"S{length}")
+            at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+            found[places] = np.where(known[at] == wanted, first + at, -1)
+        return found
+
+    def _of_length(self, length: int) -> int:
+        """The first id whose name has `length` bytes or more."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if int(self._offsets[middle + 1]) - int(self._offsets[middle]) < length:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def _ranked(self, rank: int) -> int:
         return rank if self._order is None else int(self._order[rank])
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from outercore.errors import CorruptError, NotFoundError
 
-_MANIFEST = "graph.json"
+MANIFEST = "graph.json"
 _TRIES = 100
 
 Result = TypeVar("Result")
@@ -35,6 +35,6 @@ def steady(root: str | os.PathLike[str], call: Callable[[], Result]) -> Result:
 
 def _manifest(root: str | os.PathLike[str]) -> bytes | None:
     try:
-        return (Path(root) / _MANIFEST).read_bytes()
+        return (Path(root) / MANIFEST).read_bytes()
     except OSError:
         return None

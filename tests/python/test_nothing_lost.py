@@ -124,6 +124,12 @@ CASES = [
     Case("import", "import edges.csv --out new", arrays("new")),
     Case("overwrite", "import edges.csv --out old --overwrite", arrays("old"), ("old/",)),
     Case(
+        "add",
+        "add gridded --features x.npy --array age=age.csv --overwrite",
+        arrays("gridded"),
+        ("gridded/graph.json", "gridded/nodes/node/x.npy"),
+    ),
+    Case(
         "train",
         f"train graph {TRAIN} --out run",
         trained,
@@ -200,6 +206,8 @@ def before(tmp_path_factory: pytest.TempPathFactory, commands: Commands) -> Path
     random = np.random.default_rng(3)
     lines = [f"{source},{target}\n" for source, target in random.integers(0, 40, (90, 2))]
     (root / "edges.csv").write_text("".join(lines))
+    np.save(root / "x.npy", random.random((200, 3), np.float32))
+    (root / "age.csv").write_text("age\n" + "".join(f"{age}\n" for age in range(200)))
     (root / "few.csv").write_text("1,2\n0,1\n")
     shutil.copytree(root / "graph", root / "gridded")
     for command in (

@@ -28,6 +28,9 @@ pub fn is_topology(key: &str) -> bool {
 /// Weights of the imported edges, by edge id: what `outercore import --weight` adds.
 pub const EDGE_WEIGHTS: &str = "edges/edge/weight";
 
+/// The triples that a knowledge graph is trained on: `int64 [n, 3]`.
+pub const TRIPLES: &str = "triples/train";
+
 /// Where an import puts the features of the nodes.
 pub const FEATURES: &str = "nodes/node/x";
 

@@ -32,6 +32,19 @@ pub struct GridSource {
     parts: Vec<EdgePart>,
 }
 
+/// The error for a data set without edges: a knowledge graph has triples instead.
+fn no_edges(data_set: &DataSet, relation: Option<&str>) -> Error {
+    let root = data_set.root().display();
+    if !data_set.has_array(keys::TRIPLES) {
+        return Error::invalid(format!("data set `{root}` has no edge type `{}`", keys::EDGE));
+    }
+    let chosen = relation.map_or_else(String::new, |name| format!("--relation '{name}' "));
+    Error::invalid(format!("data set `{root}` holds triples, expected edges")).hint(format!(
+        "make a graph of them: `outercore import {root} {chosen}--out {root}-graph`; `--relation` \
+         takes one relation, else all count"
+    ))
+}
+
 /// The arcs of an edge type: consecutive columns of the CSC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EdgePart {
@@ -58,6 +71,9 @@ impl GridSource {
     /// `Invalid`: there are no edges at all. `NotFound`: no such edge type, with those there are.
     pub fn of(data_set: &DataSet, relation: Option<&str>) -> Result<Self> {
         let (schema, manifest) = (data_set.schema(), data_set.manifest());
+        if manifest.edge_types.is_empty() {
+            return Err(no_edges(data_set, relation));
+        }
         let chosen = relation.map(|name| schema.edge_type(name)).transpose()?;
         let mut numbered: Vec<usize> = match chosen {
             Some(place) => {
@@ -95,13 +111,6 @@ impl GridSource {
                 source_shift: shifts[edge_type.source],
                 first_target: target.start - shifts[edge_type.target],
             });
-        }
-        if parts.is_empty() {
-            return Err(Error::invalid(format!(
-                "data set `{}` has no edge type `{}`",
-                data_set.root().display(),
-                keys::EDGE
-            )));
         }
         Ok(Self { relation: relation.map(str::to_owned), nodes, symmetric, parts })
     }

@@ -85,14 +85,52 @@ impl ImportOptions {
 /// What is known about an array, as JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct ArrayOptions {
+pub struct ArrayOptions {
     allow_nan: bool,
     dtype: Option<String>,
-    in_place: bool,
+    pub in_place: bool,
     /// What labels are: `classification`, `multi-label` or `regression`; guessed where absent.
     task: Option<String>,
     /// The node type, or edge type, that it belongs to in a graph of several.
-    of_type: Option<String>,
+    pub of_type: Option<String>,
+}
+
+impl ArrayOptions {
+    /// What is expected of an array for `target` with `rows` rows.
+    pub fn spec(&self, target: Target, rows: u64) -> Result<ArraySpec> {
+        let mut spec = ArraySpec::new(target, rows);
+        if !matches!(spec.target, Target::Split(_) | Target::Names(_)) {
+            spec.of_type = self.of_type.clone();
+        }
+        spec.dtype = self.dtype.as_deref().map(str::parse).transpose()?;
+        spec.task = self.task.as_deref().map(str::parse).transpose()?;
+        if self.allow_nan {
+            spec.non_finite = NonFinite::Allow;
+        }
+        Ok(spec)
+    }
+}
+
+/// What an array of the role `role` is for.
+pub fn target_of(role: &str, name: &str) -> Result<Target> {
+    Ok(match role {
+        "features" => Target::Features,
+        "labels" => Target::Labels,
+        "split" => Target::Split(name.to_owned()),
+        "array" => Target::Node(name.to_owned()),
+        "edge" => Target::Edge(name.to_owned()),
+        "names" => Target::Names(name.to_owned()),
+        _ => return Err(Error::internal(format!("array role `{role}`"))),
+    })
+}
+
+/// What became of an array, for the summary.
+pub fn noted(spec: &ArraySpec, summary: ArraySummary) -> Value {
+    json!({
+        "rows": summary.rows, "nan": summary.nan, "infinite": summary.infinite,
+        "unlabelled": summary.unlabelled, "classes": summary.classes,
+        "task": summary.task, "task_guessed": summary.task.is_some() && spec.task.is_none(),
+    })
 }
 
 /// Builds a data set from what is pushed into it; `outercore.sources` is its public face.
@@ -301,15 +339,7 @@ impl State {
         options: &ArrayOptions,
         progress: OnProgress<'_>,
     ) -> Result<ArraySpec> {
-        let target = match role {
-            "features" => Target::Features,
-            "labels" => Target::Labels,
-            "split" => Target::Split(name.to_owned()),
-            "array" => Target::Node(name.to_owned()),
-            "edge" => Target::Edge(name.to_owned()),
-            "names" => Target::Names(name.to_owned()),
-            _ => return Err(Error::internal(format!("array role `{role}`"))),
-        };
+        let target = target_of(role, name)?;
         let nodes = self.nodes(progress)?;
         let is_edge = matches!(target, Target::Edge(_));
         let rows = match &options.of_type {
@@ -318,27 +348,11 @@ impl State {
             None if is_edge => self.edge_rows,
             None => nodes,
         };
-        let mut spec = ArraySpec::new(target, rows);
-        if !matches!(spec.target, Target::Split(_) | Target::Names(_)) {
-            spec.of_type = options.of_type.clone();
-        }
-        spec.dtype = options.dtype.as_deref().map(str::parse).transpose()?;
-        spec.task = options.task.as_deref().map(str::parse).transpose()?;
-        if options.allow_nan {
-            spec.non_finite = NonFinite::Allow;
-        }
-        Ok(spec)
+        options.spec(target, rows)
     }
 
     fn note(&mut self, spec: &ArraySpec, summary: ArraySummary) {
-        self.found.insert(
-            spec.key(),
-            json!({
-                "rows": summary.rows, "nan": summary.nan, "infinite": summary.infinite,
-                "unlabelled": summary.unlabelled, "classes": summary.classes,
-                "task": summary.task, "task_guessed": summary.task.is_some() && spec.task.is_none(),
-            }),
-        );
+        self.found.insert(spec.key(), noted(spec, summary));
     }
 }
 
@@ -449,6 +463,6 @@ fn committed() -> Error {
     Error::invalid("the import is finished").hint("begin another one")
 }
 
-fn no_array() -> Error {
+pub fn no_array() -> Error {
     Error::invalid("no array was begun")
 }

@@ -3,6 +3,7 @@
 //! Layer 7. `unsafe` where PyO3's macros need it, and where NumPy looks at the slots of partitions and
 //! at memory that is used again (ids, feature rows).
 
+mod addition;
 mod analytics;
 mod batches;
 mod dataset;
@@ -39,6 +40,7 @@ const _: () = {
     assert!(align_of::<dataset::DataSet>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<loader::Loader>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<import::Importer>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<addition::PyAddition>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<far_connection::FarConnection>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<infer::Model>() <= PYTHON_ALIGNS_TO);
@@ -58,6 +60,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<import::Importer>()?;
+    module.add_class::<addition::PyAddition>()?;
     module.add_class::<far_connection::FarConnection>()?;
     module.add_class::<triples::TripleImporter>()?;
     module.add_class::<text::TextTable>()?;

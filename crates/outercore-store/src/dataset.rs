@@ -411,6 +411,9 @@ pub(crate) fn read_manifest_bytes(root: &Path) -> Result<Vec<u8>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(no_manifest(root));
         }
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            return Err(not_imported(root));
+        }
         Err(error) => return Err(Error::from(error).context(format!("`{MANIFEST_FILE}`"))),
     };
     let mut bytes = Vec::new();
@@ -435,6 +438,21 @@ fn no_manifest(root: &Path) -> Error {
     }
     Error::new(ErrorKind::NotFound, format!("no `{MANIFEST_FILE}` in it, so it is no data set"))
         .hint("make one with `outercore import` or `outercore generate`")
+}
+
+/// The error for a file, which is not imported yet.
+fn not_imported(root: &Path) -> Error {
+    let mut start = Vec::new();
+    let read = File::open(root).and_then(|file| file.take(4096).read_to_end(&mut start));
+    let what = if read.is_ok() && !start.contains(&0) { "a text file" } else { "a file" };
+    let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy();
+    let stem = name.trim_start_matches('.').split('.').next().filter(|stem| !stem.is_empty());
+    let mut out = stem.unwrap_or("graph").to_owned();
+    while Path::new(&out).exists() {
+        out.push_str("-graph");
+    }
+    Error::invalid(format!("it is {what}, expected the directory of a data set"))
+        .hint(format!("import it first: `outercore import {} --out {out}`", root.display()))
 }
 
 fn full_key(key: &str) -> String {

@@ -3,6 +3,7 @@
 //! Layer 3.
 #![forbid(unsafe_code)]
 
+pub mod addition;
 pub mod arrays;
 mod changes;
 pub mod check;

@@ -112,6 +112,9 @@ def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
 
     Errors: `NotFoundError`, with the edge types there are.
     """
+    if not graph.edge_types:
+        # The core says what to make of a data set without edges.
+        return relation if isinstance(relation, str) else ",".join(relation)
     edge_type = relation_of(graph, relation)
     return edge_type_key(edge_type) if graph.is_typed else None
 

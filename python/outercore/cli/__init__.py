@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from outercore.cli import console
+from outercore.cli.add import add
 from outercore.cli.check import check
 from outercore.cli.config_options import hint_for
 from outercore.cli.convert import convert
@@ -57,7 +58,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(import_, check, info, convert, grid, layout, memory_server, probe),
+    *(import_, add, check, info, convert, grid, layout, memory_server, probe),
     *(train, evaluate, predict, export_model, serve, embed, tune, jobs, report),
 ):
     app.command(command.__name__.strip("_").replace("_", "-"), no_args_is_help=True)(command)

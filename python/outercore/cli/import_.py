@@ -56,7 +56,8 @@ class _Options:
         typer.Argument(
             help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
             "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, the directory of a raw OGB data "
-            "set, a folder of tables with a `tables.yaml`, of CSV files for Neo4j, of GraphBolt, "
+            "set, a data set of triples, a folder of tables with a `tables.yaml`, of CSV files for "
+            "Neo4j, of GraphBolt, "
             "IGBH or MAG240M, or a set of many graphs (TU directory, text of GIN, molecules in "
             "`.npz`).",
             show_default=False,
@@ -181,6 +182,14 @@ class _Options:
         typer.Option(help="Triples to judge the result by.", rich_help_panel=_TRIPLES),
     ] = None
     facts: Annotated[TripleOptions, _TRIPLES]
+    relation: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a data set of triples, made into a graph: the edges of one relation; those of "
+            "all by default.",
+            rich_help_panel=_TRIPLES,
+        ),
+    ] = None
     json: options.Json = False
 
 
@@ -210,6 +219,8 @@ def import_(context: typer.Context, given: _Options) -> None:
         outercore import MUTAG --split train=train.npy --split test=test.npy --out mutag
 
         outercore import train.tsv --triples --valid valid.tsv --test test.tsv --out facts
+
+        outercore import facts --out facts-graph
 
         outercore import --nodes paper=papers.parquet:id --nodes author=authors.csv:id --edges
         author,writes,paper=writes.parquet --add-reverse --label paper.venue --out mag
@@ -254,7 +265,7 @@ def _import_facts(context: typer.Context, given: _Options) -> None:
             progress=progress,
             note=console.note,
         )
-    rows = _notable(found, ("entities", "relations"))
+    rows = notable(found, ("entities", "relations"))
     console.result(found, str(given.out), rows, as_json=given.json)
 
 
@@ -323,7 +334,7 @@ def _show_types(given: _Options, found: dict[str, Any]) -> None:
             counts[name] = value
     if given.json:
         counts = found
-    console.result(counts, str(given.out), _notable(counts), as_json=given.json)
+    console.result(counts, str(given.out), notable(counts), as_json=given.json)
     if not given.json:
         types(outercore.open(given.out))
 
@@ -351,6 +362,7 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
         arrays=tuple(given.array or ()),
         nodes=_count(_only("--nodes", given.nodes)),
         ogb_split=given.ogb_split,
+        relation=given.relation,
         graph_ids=given.graph_ids,
         edge_shape=given.edge_shape,  # type: ignore[arg-type]  # looked at when it is used
         edge_values=given.edge_values,
@@ -371,7 +383,7 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
                 summary = _import(named.build(progress), given.out, chosen, progress)
         else:
             summary = _import(open_inputs(inputs), given.out, chosen, progress)
-    console.result(summary, str(given.out), _notable(summary), as_json=given.json)
+    console.result(summary, str(given.out), notable(summary), as_json=given.json)
 
 
 def _import(
@@ -423,7 +435,7 @@ def _refuse(context: typer.Context, wrong: Callable[[str], bool], why: str) -> N
             raise InvalidError(f"{option}: {why}")
 
 
-def _notable(
+def notable(
     summary: dict[str, Any], always: tuple[str, ...] = ("nodes", "edges")
 ) -> list[tuple[str, str]]:
     """The counts, without the many that are zero or do not apply to an array."""

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.cli import console, options
 from outercore.config.sizes import format_size
+from outercore.embedding.data.parts import has_triples
 from outercore.graph import Graph, edge_type_key
 from outercore.many_graphs import ManyGraphs, has_graphs
+from outercore.triples import PARTS
 
 if TYPE_CHECKING:
     from outercore.layouts import Layout
+
+
+_RELATIONS = "names/relation.offsets"
 
 
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
@@ -42,11 +47,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
     console.table(
         str(data_set),
         [
-            ("nodes", f"{graph.num_nodes:,}"),
-            ("arcs", f"{graph.num_edges:,}"),
-            *([] if graph.is_typed else [("features", f"{graph.num_features:,}")]),
-            ("classes", f"{graph.num_classes:,}"),
-            ("splits", ", ".join(graph.splits) or "none"),
+            *(_triples(graph) if has_triples(graph) else _nodes(graph)),
             *graphs,
             *[("layout", _layout(found)) for found in layouts(graph)],
             ("made by", provenance.get("command") or "-"),
@@ -57,6 +58,36 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
         types(graph)
     console.data("")
     console.table("arrays", [(key, _array(described)) for key, described in graph.arrays.items()])
+
+
+def _nodes(graph: Graph) -> list[tuple[str, str]]:
+    """The counts of a graph."""
+    return [
+        ("nodes", f"{graph.num_nodes:,}"),
+        ("arcs", f"{graph.num_edges:,}"),
+        *([] if graph.is_typed else [("features", f"{graph.num_features:,}")]),
+        ("classes", f"{graph.num_classes:,}"),
+        ("splits", ", ".join(graph.splits) or "none"),
+    ]
+
+
+def _triples(graph: Graph) -> list[tuple[str, str]]:
+    """The counts of a knowledge graph."""
+    parts = [(part, f"triples/{part}") for part in PARTS]
+    weighted = [part for part, key in parts if f"{key}.weight" in graph.arrays]
+    return [
+        ("entities", f"{graph.num_nodes:,}"),
+        *([("relations", f"{len(graph.relations):,}")] if _RELATIONS in graph.arrays else []),
+        *(
+            (f"triples, {part}", f"{graph.arrays[key]['shape'][0]:,}")
+            for part, key in parts
+            if key in graph.arrays
+        ),
+        *([("weights", ", ".join(weighted))] if weighted else []),
+        *([("features", f"{graph.num_features:,}")] if graph.num_features else []),
+        *([("classes", f"{graph.num_classes:,}")] if graph.num_classes else []),
+        *([("splits", ", ".join(graph.splits))] if graph.splits else []),
+    ]
 
 
 def types(graph: Graph) -> None:

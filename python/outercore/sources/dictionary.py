@@ -248,6 +248,7 @@ def _refuse_options(inputs: Inputs) -> None:
         ("--format", inputs.format not in ("auto", "text")),
         ("--edge-shape", inputs.edge_shape is not None),
         ("--ogb-split", inputs.ogb_split is not None),
+        ("--relation", inputs.relation is not None),
     ):
         if is_given:
             raise InvalidError(f"{option}: does not go with `--ids dictionary`")

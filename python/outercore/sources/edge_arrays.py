@@ -169,14 +169,22 @@ def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> 
             f"{option}: `{text}` is neither a column of the edges nor a file; the edges have "
             f"{listed}"
         ) from None
-    if not is_array(spec):
-        _refuse_ids(option, spec, open_node_table(spec, reading))
-    source = open_rows(spec, replace(reading, rows_of="edges"))
+    source = edge_rows(option, spec, reading)
     if name == TIME and source.dtype.kind not in "iu":
         raise _no_times(f"{option}: `{text}`", source.dtype, reading)
     if name != FEATURES and (source.width or 1) > 1:
         raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
     return source
+
+
+def edge_rows(option: str, spec: FileSpec, reading: Reading) -> RowSource:
+    """The rows of a file with a row for each edge, in the order of the edges.
+
+    Errors: as `open_rows`; `InvalidError` for a table with columns of ids.
+    """
+    if not is_array(spec):
+        _refuse_ids(option, spec, open_node_table(spec, reading))
+    return open_rows(spec, replace(reading, rows_of="edges"))
 
 
 def _refuse_ids(option: str, spec: FileSpec, table: Table) -> None:

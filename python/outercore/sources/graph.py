@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Importer, Progress, Role
+from outercore._native import Arrays, Importer, Progress, Role
 from outercore.config.fields import one_of
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
@@ -212,7 +212,7 @@ def _import_nodes(
 
 
 def feed_array(
-    importer: Importer, array: NodeArray, options: ImportOptions, progress: Progress
+    importer: Arrays, array: NodeArray, options: ImportOptions, progress: Progress
 ) -> None:
     """Hands an array to the importer, whole or chunk by chunk."""
     rows = array.rows

@@ -24,7 +24,9 @@ from outercore.sources.rows import Reading, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits
 from outercore.sources.table import FileSpec, Missing, is_parquet
 from outercore.sources.text import TextOptions
+from outercore.sources.triples_graph import open_triples
 from outercore.sources.tu import is_tu, open_tu
+from outercore.steady import MANIFEST
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
 
@@ -43,6 +45,8 @@ class Inputs:
     arrays: tuple[str, ...] = ()
     nodes: int | None = None
     ogb_split: str | None = None
+    relation: str | None = None
+    """Of a data set of triples; all relations without it."""
     graph_ids: str | None = None
     """The graph of each node, in a data set of many."""
     edge_shape: EdgeShape | None = None
@@ -116,6 +120,10 @@ def _edges(inputs: Inputs, reading: Reading) -> GraphSource:
         raise InvalidError(f"`{first}` is a whole data set; expected nothing beside it")
     if whole:
         _refuse_options(first, inputs)
+    if whole and not is_named(first) and (Path(first) / MANIFEST).exists():
+        return open_triples(Path(first), inputs.relation)
+    if inputs.relation is not None:
+        raise InvalidError(f"--relation: expected a data set of triples, found `{first}`")
     if is_named(first):
         return open_named(first, split=inputs.ogb_split)
     if whole and is_tu(Path(first)):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.sources.columns import NodeColumns, id_column
+from outercore.sources.keyed import NodeIds
 from outercore.sources.npz import member_names, open_member
 from outercore.sources.rows import (
     Reading,
@@ -92,11 +93,19 @@ def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSourc
     files = states(spec.path)
     table = open_node_table(spec, reading)
     columns = split_columns(name, spec, table)
+    if columns.mask is None and columns.ids is not None and reading.ids is not None:
+        rows = _by_name(spec, table, columns.ids, reading.ids)
+        return name, replace(rows, files=files, notes=[columns.described(name, table)])
     taken = NodeColumns(columns.ids if columns.mask else None, [columns.mask or columns.ids or ""])
     # A node without a row is not in the split.
     rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
     rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
     return name, replace(rows, files=files, notes=[columns.described(name, table)])
+
+
+def _by_name(spec: FileSpec, table: Table, key: str, ids: NodeIds) -> RowSource:
+    """The ids of the nodes that a column names."""
+    return RowSource(str(spec), np.dtype(np.int64), None, table.rows, lambda: ids(table, key))
 
 
 @dataclass(frozen=True)

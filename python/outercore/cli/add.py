@@ -1,0 +1,128 @@
+"""`outercore add`: features, labels, splits and arrays for a data set that is there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console, options
+from outercore.cli.import_ import notable
+from outercore.sources.additions import Additions
+from outercore.sources.additions import add as add_arrays
+from outercore.sources.graph import ImportOptions
+from outercore.sources.splits import SplitChoice
+from outercore.sources.text import TextOptions
+
+_TEXTS = "How files are written"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """What `outercore add` takes."""
+
+    data_set: options.DataSet
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--features",
+            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet. With several node "
+            "types `TYPE=FILE`, may be repeated.",
+        ),
+    ] = None
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            "--label",
+            help="Labels, one row a node; `-1` or NaN for none. With several node types "
+            "`TYPE=FILE`.",
+        ),
+    ] = None
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--split",
+            help="`NAME=FILE` with ids or a mask, may be repeated; or `.npz` with train, valid and "
+            "test.",
+        ),
+    ] = None
+    array: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--array",
+            help="`NAME=FILE`: any further node array; with several node types `TYPE/NAME=FILE`; "
+            "may be repeated.",
+        ),
+    ] = None
+    edge_array: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--edge-array",
+            help="`NAME=FILE`: a row for each imported edge, in their order, such as "
+            "`weight=w.npy`; with several edge types `SOURCE__RELATION__TARGET/NAME=FILE`; may be "
+            "repeated.",
+        ),
+    ] = None
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="What the labels are: `classification`, `multi-label` or `regression`; by their "
+            "values by default."
+        ),
+    ] = None
+    fill: Annotated[
+        float | None, typer.Option(help="What stands for missing values; `nan` keeps them.")
+    ] = None
+    feature_dtype: Annotated[
+        str | None,
+        typer.Option(help="`float32`, `float16` or `bfloat16`; the file's by default."),
+    ] = None
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Register a `.npy` of features without copying it.")
+    ] = False
+    memory: Annotated[
+        str, typer.Option(help="Memory budget: `8GiB`, `25%` of the machine, or `auto`.")
+    ] = "1GiB"
+    overwrite: options.Overwrite = False
+    text: Annotated[TextOptions, _TEXTS]
+    json: options.Json = False
+
+
+@options.of(_Options)
+def add(given: _Options) -> None:
+    """Add features, labels, splits or arrays to a data set, without importing it again.
+
+    Files are read as `outercore import` reads them; a table with a column of ids is joined by it.
+    Everything is added at once, or nothing. Stopped in between, run the same command again.
+
+    **Examples**
+
+        outercore add papers --features x.npy --labels y.csv --split splits.npz
+
+        outercore add papers --array year=years.csv --edge-array weight=w.npy
+    """
+    keeps_gaps = given.fill is not None and math.isnan(given.fill)
+    wanted = Additions(
+        features=tuple(given.features or ()),
+        labels=given.labels,
+        splits=SplitChoice.parse(given.split or []),
+        arrays=tuple(given.array or ()),
+        edge_arrays=tuple(given.edge_array or ()),
+        text=given.text,
+        fill=None if keeps_gaps else given.fill,
+        keeps_gaps=keeps_gaps,
+    )
+    how = ImportOptions(
+        task=given.task,  # type: ignore[arg-type]  # it looks at it itself
+        memory=given.memory,
+        feature_dtype=given.feature_dtype,  # type: ignore[arg-type]
+        in_place=given.in_place,
+        overwrite=given.overwrite,
+        allow_nan=keeps_gaps,
+    )
+    with console.bars(quiet=given.json) as progress:
+        found = add_arrays(given.data_set, wanted, how, progress, console.note)
+    console.result(found, str(given.data_set), notable(found, always=()), as_json=given.json)

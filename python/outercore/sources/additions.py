@@ -1,0 +1,233 @@
+"""Arrays added to a data set that is there: features, labels, splits, arrays of nodes and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore._native import Addition, Progress
+from outercore.batch_arrays import RESERVED
+from outercore.config.sizes import parse_size
+from outercore.errors import InvalidError, NotFoundError
+from outercore.graph import Graph
+from outercore.many_graphs import has_graphs
+from outercore.names import Names
+from outercore.outputs import names_of_nodes
+from outercore.sources.edge_arrays import edge_rows
+from outercore.sources.graph import ImportOptions, NodeArray, feed_array, require_place
+from outercore.sources.inputs import require_once, without_label
+from outercore.sources.keyed import NodeIds
+from outercore.sources.rows import Reading, RowSource, is_array, open_rows
+from outercore.sources.splits import SplitChoice, open_split, open_splits
+from outercore.sources.table import FileSpec, Table
+from outercore.sources.text import TextOptions
+from outercore.sources.triples import names_of
+from outercore.sources.unchanged import require_unchanged
+
+_TYPES = "data sets with several node types take `TYPE={example}`"
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What is added, as text from the user.
+
+    In a graph with several types, features and labels are `TYPE=FILE`, and arrays
+    `TYPE/NAME=FILE`.
+    """
+
+    features: tuple[str, ...] = ()
+    labels: str | None = None
+    splits: SplitChoice = field(default_factory=SplitChoice)
+    arrays: tuple[str, ...] = ()
+    edge_arrays: tuple[str, ...] = ()
+    text: TextOptions = field(default_factory=TextOptions)
+    fill: float | None = None
+    keeps_gaps: bool = False
+    """Whether missing values stay NaN."""
+
+
+def add(
+    root: Path,
+    given: Additions,
+    options: ImportOptions,
+    progress: Progress,
+    note: Callable[[str], object],
+) -> dict[str, Any]:
+    """Adds arrays to the data set in `root`, all at once; returns what became of each.
+
+    Stopped in between, the data set is as it was before, and the same call does it again.
+
+    Cost: each file is read as by an import; `.npy` files by the core, in blocks.
+    Errors: `InvalidError` names the option or the file with its row; `NotFoundError` for a type or
+    a name that the data set does not have; `UnsupportedError` for one that takes updates.
+    """
+    arrays = _Opening(Graph(root), given, options).all()
+    if not arrays:
+        raise InvalidError(
+            "nothing to add: expected `--features`, `--labels`, `--split`, `--array` or "
+            "`--edge-array`"
+        )
+    require_place(arrays, options)
+    for text in (text for array in arrays for text in array.rows.notes):
+        note(text)
+    with Addition(root, progress, overwrite=options.overwrite) as addition:
+        for array in arrays:
+            feed_array(addition, array, options, progress)
+        require_unchanged([state for array in arrays for state in array.rows.files])
+        return addition.finish([array.rows.name for array in arrays])
+
+
+class _Opening:
+    """The files of `given`, opened for a data set."""
+
+    def __init__(self, graph: Graph, given: Additions, options: ImportOptions) -> None:
+        self._graph, self._given, self._task = graph, given, options.task
+        names = None if graph.is_typed else names_of_nodes(graph)
+        ids = None if names is None else by_name(names)
+        if graph.is_typed:
+            ids = _no_keys
+        memory = parse_size(options.memory) // 4
+        self._reading = Reading(given.text, given.fill, given.keeps_gaps, memory, ids=ids)
+        self._is_named = names is not None
+        self._labelled = graph.labelled_type
+
+    def all(self) -> list[NodeArray]:
+        """Every array; labels before splits, which belong to their nodes."""
+        return [
+            *(self._features(text) for text in self._given.features),
+            *([] if self._given.labels is None else [self._labels(self._given.labels)]),
+            *self._splits(),
+            *self._arrays(),
+            *self._edge_arrays(),
+        ]
+
+    def _features(self, text: str) -> NodeArray:
+        node_type, file = self._type_of("--features", text, "FILE")
+        return NodeArray("features", "x", self._rows(file, node_type), node_type)
+
+    def _labels(self, text: str) -> NodeArray:
+        self._refuse_graphs("--labels")
+        node_type, file = self._type_of("--labels", text, "FILE")
+        if self._labelled not in (None, node_type or "node"):
+            raise InvalidError(
+                f"--labels: the data set has labels of `{self._labelled}`, expected none or those"
+            )
+        self._labelled = node_type or "node"
+        missing, absent = without_label(self._task)
+        rows = self._rows(file, node_type, fill=None, missing=missing, absent=absent)
+        return NodeArray("labels", "y", rows, node_type)
+
+    def _splits(self) -> list[NodeArray]:
+        choice = self._given.splits
+        if not choice.is_given:
+            return []
+        self._refuse_graphs("--split")
+        of_type = self._labelled if self._graph.is_typed else None
+        if self._graph.is_typed and of_type is None:
+            raise InvalidError(
+                "--split: the data set has no labels, which say whose nodes these are\n"
+                "hint: give `--labels TYPE=FILE` with it"
+            )
+        reading = replace(self._reading, nodes=self._graph.node_types[of_type or "node"])
+        found = [] if choice.archive is None else open_splits(choice.archive, reading)
+        found += [open_split(text, reading) for text in choice.single]
+        require_once("--split", [name for name, _ in found])
+        return [NodeArray("split", name, rows, of_type) for name, rows in found]
+
+    def _arrays(self) -> list[NodeArray]:
+        found = []
+        for text in self._given.arrays:
+            node_type, name, file = self._named("--array", text)
+            if name in RESERVED:
+                raise InvalidError(
+                    f"--array: a batch has something else under the name `{name}`\n"
+                    f"hint: choose another name for `{file}`"
+                )
+            found.append(NodeArray("array", name, self._rows(file, node_type), node_type))
+        return found
+
+    def _edge_arrays(self) -> list[NodeArray]:
+        found = []
+        for text in self._given.edge_arrays:
+            edge_type, name, file = self._named("--edge-array", text)
+            rows = edge_rows("--edge-array", FileSpec.parse(file), self._reading)
+            found.append(NodeArray("edge", name, rows, edge_type))
+        return found
+
+    def _rows(self, file: str, node_type: str | None, **how: Any) -> RowSource:
+        """The rows of a file, one for each node."""
+        counts = self._graph.node_types
+        if node_type is not None and node_type not in counts:
+            raise NotFoundError(
+                f"there is no node type `{node_type}`\nhint: there are {' and '.join(counts)}"
+            )
+        fill = how.pop("fill", self._reading.fill)
+        reading = replace(self._reading, nodes=counts[node_type or "node"], fill=fill)
+        rows = open_rows(file, reading, **how)
+        if self._is_named and rows.key is None and not is_array(FileSpec.parse(file)):
+            raise InvalidError(
+                f"`{file}`: no column of ids, and the nodes have names\n"
+                "hint: call the column with the names `id`; or write a `.npy` with a row for each "
+                "node, in the order of `graph.entity_names()`"
+            )
+        return rows
+
+    def _type_of(self, option: str, text: str, example: str) -> tuple[str | None, str]:
+        """The node type and the file that a text names."""
+        if not self._graph.is_typed:
+            return None, text
+        node_type, equals, file = text.partition("=")
+        if not equals or node_type not in self._graph.node_types:
+            known = ", ".join(self._graph.node_types)
+            raise InvalidError(
+                f"{option}: expected TYPE={example} with a type of {known}; found `{text}`"
+            )
+        return node_type, file
+
+    def _named(self, option: str, text: str) -> tuple[str | None, str, str]:
+        """The type, the name and the file that a text such as `year=years.npy` names."""
+        name, equals, file = text.partition("=")
+        kind, slash, short = name.partition("/")
+        form = "TYPE/NAME=FILE" if self._graph.is_typed else "NAME=FILE"
+        if not equals or not name or self._graph.is_typed != bool(slash and short):
+            raise InvalidError(f"{option}: expected {form}, found `{text}`")
+        return (kind, short, file) if slash else (None, name, file)
+
+    def _refuse_graphs(self, option: str) -> None:
+        if has_graphs(self._graph):
+            raise InvalidError(
+                f"{option}: the data set is one of many graphs, whose labels and splits come with "
+                "the import\nhint: import it again with them"
+            )
+
+
+def by_name(names: Names) -> NodeIds:
+    """Ids of nodes that a column calls by their names."""
+
+    def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
+        row = 0
+        for (column,) in table.texts([key]):
+            found = names.lookup(*names_of(column))
+            if len(wrong := np.flatnonzero(found < 0)):
+                place = int(wrong[0])
+                raise NotFoundError(
+                    f"`{table.path}`: row {row + place}: column `{key}` names node "
+                    f"`{column[place].as_py()}`, which is not in the data set"
+                )
+            row += len(found)
+            yield found
+
+    return ids
+
+
+def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
+    """Errors: `InvalidError`: a graph with several types does not keep the keys of its nodes."""
+    raise InvalidError(
+        f"`{table.path}`: column `{key}` holds keys, expected rows in the order of the nodes\n"
+        f"hint: choose columns: `{table.path}:COLUMN`"
+    )
