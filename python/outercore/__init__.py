@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from outercore.link_loader import LinkNeighborLoader
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
+    from outercore.sources.frames import from_dgl, from_networkx, from_pandas, from_scipy
     from outercore.sources.pyg import from_pyg
     from outercore.sources.triples import TripleOptions, import_triples
     from outercore.training import evaluate, predict, train
@@ -93,7 +94,11 @@ __all__ = [
     "embed",
     "evaluate",
     "far",
+    "from_dgl",
+    "from_networkx",
+    "from_pandas",
     "from_pyg",
+    "from_scipy",
     "grid",
     "hits",
     "import_triples",
@@ -130,6 +135,9 @@ _LAZY = {
     "NeighborSampler": "outercore.sampler",
     "SampledSubgraph": "outercore.sampler",
     "TripleOptions": "outercore.sources.triples",
+    **dict.fromkeys(
+        ("from_dgl", "from_networkx", "from_pandas", "from_scipy"), "outercore.sources.frames"
+    ),
     "from_pyg": "outercore.sources.pyg",
     "import_triples": "outercore.sources.triples",
     "partition_order": "outercore.embedding.tables.order",

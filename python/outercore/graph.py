@@ -171,13 +171,23 @@ class Graph:
         return name if name in ("presample", "visits", "in_degree", "none") else self.key(name)
 
     def array(self, name: str) -> NDArray[Any]:
-        """A whole array in memory; ``bfloat16`` comes as ``float32``.
+        """A whole array in memory; ``bfloat16`` comes as ``float32``, texts as objects ``str``.
 
         Raises:
             NotFoundError: no array has this name.
         """
+        if (texts := self._texts(name)) is not None:
+            return np.array(texts.names(), object)
         array: NDArray[Any] = self._core.read_array(self.key(name))
         return array
+
+    def _texts(self, name: str) -> Names | None:
+        """The texts of nodes called ``title``, or ``paper/title`` in a graph of several types."""
+        if name in self.arrays or _NODE_PREFIX + name in self.arrays:
+            return None
+        kind = ".".join(name.removeprefix("nodes/").rsplit("/", 1))
+        kind = kind if "." in kind and "/" in name else f"{NODE}.{name}"
+        return Names(self.root, self.arrays, kind) if f"names/{kind}.bytes" in self.arrays else None
 
     def split(self, name: str) -> NDArray[np.int64]:
         """The node ids of a split, in the order in which they were imported.
@@ -198,6 +208,8 @@ class Graph:
         Shapes: ``ids`` int64 [n]; result [n] or [n, columns].
         """
         wanted = np.ascontiguousarray(ids, dtype=np.int64)
+        if (texts := self._texts(name)) is not None:
+            return np.array(texts.names(wanted), object)
         rows: NDArray[Any] = self._core.read_rows(self.key(name), wanted)
         return rows
 

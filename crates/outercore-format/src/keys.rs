@@ -132,7 +132,8 @@ pub enum Group<'a> {
     },
     /// `names/<kind>.<array>`.
     Names {
-        /// What has the names: `entity`, `relation` or `class`.
+        /// What has the names: `entity`, `relation` or `class`; or texts of nodes:
+        /// `<node type>.<name>`.
         kind: &'a str,
         /// `offsets`, `bytes` or `order`.
         array: &'a str,

@@ -57,6 +57,14 @@ class _Options:
             "may be repeated.",
         ),
     ] = None
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text",
+            help="`NAME=FILE:COLUMN`: texts of nodes, such as titles, kept as they are; with "
+            "several node types `TYPE/NAME=FILE`; may be repeated.",
+        ),
+    ] = None
     edge_array: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,6 +118,7 @@ def add(given: _Options) -> None:
         labels=given.labels,
         splits=SplitChoice.parse(given.split or []),
         arrays=tuple(given.array or ()),
+        texts=tuple(given.texts or ()),
         edge_arrays=tuple(given.edge_array or ()),
         text=given.text,
         fill=None if keeps_gaps else given.fill,

@@ -93,6 +93,14 @@ class _Options:
         list[str] | None,
         typer.Option("--array", help="`NAME=FILE`: any further node array; may be repeated."),
     ] = None
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text",
+            help="`NAME=FILE:COLUMN`: texts of nodes, such as titles, kept as they are; may be "
+            "repeated.",
+        ),
+    ] = None
     graph_ids: Annotated[
         str | None,
         typer.Option(
@@ -360,6 +368,7 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
         labels=given.labels,
         splits=SplitChoice.parse(given.split or []),
         arrays=tuple(given.array or ()),
+        texts=tuple(given.texts or ()),
         nodes=_count(_only("--nodes", given.nodes)),
         ogb_split=given.ogb_split,
         relation=given.relation,

@@ -18,18 +18,18 @@ from outercore.graph import Graph
 from outercore.many_graphs import has_graphs
 from outercore.names import Names
 from outercore.outputs import names_of_nodes
+from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
 from outercore.sources.graph import ImportOptions, NodeArray, feed_array, require_place
-from outercore.sources.inputs import require_once, without_label
+from outercore.sources.inputs import without_label
 from outercore.sources.keyed import NodeIds
-from outercore.sources.rows import Reading, RowSource, is_array, open_rows
-from outercore.sources.splits import SplitChoice, open_split, open_splits
+from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
+from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, Table
 from outercore.sources.text import TextOptions
+from outercore.sources.texts import open_texts
 from outercore.sources.triples import names_of
 from outercore.sources.unchanged import require_unchanged
-
-_TYPES = "data sets with several node types take `TYPE={example}`"
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Additions:
     labels: str | None = None
     splits: SplitChoice = field(default_factory=SplitChoice)
     arrays: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     edge_arrays: tuple[str, ...] = ()
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
@@ -103,6 +104,7 @@ class _Opening:
             *([] if self._given.labels is None else [self._labels(self._given.labels)]),
             *self._splits(),
             *self._arrays(),
+            *self._texts(),
             *self._edge_arrays(),
         ]
 
@@ -151,6 +153,15 @@ class _Opening:
             found.append(NodeArray("array", name, self._rows(file, node_type), node_type))
         return found
 
+    def _texts(self) -> list[NodeArray]:
+        found = []
+        for text in self._given.texts:
+            node_type, name, file = self._named("--text", text)
+            reading = replace(self._reading, nodes=self._count(node_type))
+            self._require_ids(file)
+            found += open_texts(name, node_type, file, reading)[0]
+        return found
+
     def _edge_arrays(self) -> list[NodeArray]:
         found = []
         for text in self._given.edge_arrays:
@@ -161,21 +172,31 @@ class _Opening:
 
     def _rows(self, file: str, node_type: str | None, **how: Any) -> RowSource:
         """The rows of a file, one for each node."""
+        fill = how.pop("fill", self._reading.fill)
+        reading = replace(self._reading, nodes=self._count(node_type), fill=fill)
+        self._require_ids(file)
+        return open_rows(file, reading, **how)
+
+    def _count(self, node_type: str | None) -> int:
+        """The nodes of a type."""
         counts = self._graph.node_types
         if node_type is not None and node_type not in counts:
             raise NotFoundError(
                 f"there is no node type `{node_type}`\nhint: there are {' and '.join(counts)}"
             )
-        fill = how.pop("fill", self._reading.fill)
-        reading = replace(self._reading, nodes=counts[node_type or "node"], fill=fill)
-        rows = open_rows(file, reading, **how)
-        if self._is_named and rows.key is None and not is_array(FileSpec.parse(file)):
+        return counts[node_type or "node"]
+
+    def _require_ids(self, file: str) -> None:
+        """Errors: `InvalidError` for a table without ids where nodes have names."""
+        spec = FileSpec.parse(file)
+        if not self._is_named or is_array(spec):
+            return
+        if node_columns(spec, open_node_table(spec, self._reading)).key is None:
             raise InvalidError(
                 f"`{file}`: no column of ids, and the nodes have names\n"
                 "hint: call the column with the names `id`; or write a `.npy` with a row for each "
                 "node, in the order of `graph.entity_names()`"
             )
-        return rows
 
     def _type_of(self, option: str, text: str, example: str) -> tuple[str | None, str]:
         """The node type and the file that a text names."""

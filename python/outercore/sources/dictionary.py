@@ -31,12 +31,13 @@ from outercore.sources.edge_arrays import edge_arrays
 from outercore.sources.edges import EdgeSource, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.inputs import Inputs, node_files, reading_of, require_once, without_label
+from outercore.sources.inputs import Inputs, node_files, reading_of, without_label
 from outercore.sources.named import is_named
 from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
-from outercore.sources.splits import SplitColumns, split_columns, split_name
+from outercore.sources.splits import SplitColumns, require_once, split_columns, split_name
 from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet, open_table
 from outercore.sources.text import TextOptions, suffix_of
+from outercore.sources.texts import table_texts, text_files
 from outercore.sources.triples import names_of
 from outercore.sources.unchanged import FileState, states
 
@@ -186,6 +187,11 @@ class NamedInputs:
                 found.append(NodeArray("split", rows.name, _ids(rows, ids)))
                 continue
             reading = replace(self._reading, nodes=int(names.num_nodes), ids=_sliced(ids))
+            if rows.role == "names":
+                found += table_texts(
+                    rows.name, None, rows.spec, rows.table, rows.columns, reading, rows.files
+                )
+                continue
             gaps: tuple[Missing, float | None] = ("nan", None)
             if rows.role == "labels":
                 reading = replace(reading, fill=None)
@@ -200,7 +206,10 @@ class NamedInputs:
             raise _without_order(str(self._inputs.splits.archive))
         splits = [split_name(text) for text in self._inputs.splits.single]
         require_once("--split", [name for name, _ in splits])
-        wanted = node_files(self._inputs) + [("split", name, file) for name, file in splits]
+        texts: list[tuple[Role, str, str]] = [
+            ("names", name, file) for name, file in text_files(self._inputs.texts)
+        ]
+        wanted = node_files(self._inputs) + [("split", name, file) for name, file in splits] + texts
         return [self._keyed(*one) for one in wanted]
 
     def _keyed(self, role: Role, name: str, text: str) -> _Rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -21,9 +20,10 @@ from outercore.sources.graph_level import open_graph_file, read_labels, read_spl
 from outercore.sources.graphbolt import is_graphbolt, open_untyped
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, is_array, open_rows
-from outercore.sources.splits import SplitChoice, open_split, open_splits
+from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, Missing, is_parquet
 from outercore.sources.text import TextOptions
+from outercore.sources.texts import open_texts, text_files
 from outercore.sources.triples_graph import open_triples
 from outercore.sources.tu import is_tu, open_tu
 from outercore.steady import MANIFEST
@@ -43,6 +43,7 @@ class Inputs:
     labels: str | None = None
     splits: SplitChoice = field(default_factory=SplitChoice)
     arrays: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     nodes: int | None = None
     ogb_split: str | None = None
     relation: str | None = None
@@ -81,6 +82,10 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         if array.role == "array" and array.name in {one.name for one in kept}:
             raise InvalidError(f"--array: `{array.name}` is in `{inputs.edges[0]}` already")
     nodes = inputs.nodes if inputs.nodes is not None else source.nodes
+    if inputs.texts:
+        counted = replace(source, arrays=[*kept, *given], nodes=nodes).node_count()
+        texts, nodes = _texts(inputs, replace(reading, nodes=counted))
+        given += texts
     from_edges, notes = edge_arrays(source.edges, inputs.edge_values, reading)
     named = {array.name for array in from_edges}
     own = [array for array in source.edge_arrays if array.name not in named]
@@ -208,13 +213,6 @@ def without_label(task: str | None) -> tuple[Missing, float]:
     return ("nan", np.nan) if task == "regression" else ("minus_one", -1)
 
 
-def require_once(option: str, names: list[str]) -> None:
-    """Errors: `InvalidError` for a name that comes twice."""
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")
-
-
 def node_files(inputs: Inputs) -> list[tuple[Role, str, str]]:
     """Role, name and file of each node array, splits aside.
 
@@ -241,6 +239,16 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]
         arrays.append(NodeArray("split", name, rows))
     return arrays
+
+
+def _texts(inputs: Inputs, reading: Reading) -> tuple[list[NodeArray], int]:
+    """Texts of nodes, and the number of nodes, which they say where nothing else does."""
+    files = text_files(inputs.texts)
+    nodes = reading.nodes
+    if nodes is None:
+        nodes = max(open_texts(name, None, file, reading)[1] for name, file in files)
+        reading = replace(reading, nodes=nodes)
+    return [one for name, file in files for one in open_texts(name, None, file, reading)[0]], nodes
 
 
 def _in_order(

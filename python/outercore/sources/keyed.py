@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from outercore.sources.table import Table
 NodeIds = Callable[[Table, str], Iterator[NDArray[np.int64]]]
 """Turns a column of ids into node ids, batch by batch: numbers, or names by a dictionary."""
 
+_Batch = TypeVar("_Batch", bound=Sized)
 _SHOWN = 5
 
 
@@ -94,7 +95,7 @@ class KeyedRows:
         rows = np.zeros((last - first, self.width), self.dtype)
         met = np.zeros(last - first, bool)
         row = 0
-        for ids, batch in _alongside(self.ids(self.table, self.key), self.values()):
+        for ids, batch in alongside(self.ids(self.table, self.key), self.values()):
             if self.nodes is not None and len(ids) and int(ids.max()) >= self.nodes:
                 place = int(np.argmax(ids >= self.nodes))
                 raise InvalidError(
@@ -130,9 +131,9 @@ class KeyedRows:
             )
 
 
-def _alongside(
-    ids: Iterator[NDArray[np.int64]], batches: Iterator[NDArray[Any]]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+def alongside(
+    ids: Iterator[NDArray[np.int64]], batches: Iterator[_Batch]
+) -> Iterator[tuple[NDArray[np.int64], _Batch]]:
     """Each batch with the ids of its rows, however those are cut."""
     left = np.empty(0, np.int64)
     for batch in batches:

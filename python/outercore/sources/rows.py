@@ -301,8 +301,9 @@ def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
     elif found == "text":
         way = (
             "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
-            "false; names become numbers by `codes, names = pandas.factorize(column)`; nodes with "
-            "names are for `--ids dictionary`"
+            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
+            "numbers by `codes, names = pandas.factorize(column)`; nodes with names are for "
+            "`--ids dictionary`"
         )
         found += _first_text(table, name)
     if len(columns) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,6 +69,13 @@ class SplitChoice:
         if len(archives) > 1:
             raise InvalidError(f"--split: expected one archive, found {', '.join(archives)}")
         return cls(tuple(single), Path(archives[0]) if archives else None)
+
+
+def require_once(option: str, names: list[str]) -> None:
+    """Errors: `InvalidError` for a name that comes twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")
 
 
 def split_name(text: str) -> tuple[str, str]:

@@ -33,6 +33,8 @@ pub(super) enum Values {
         elements: u64,
         /// The element before.
         before: u64,
+        /// Whether they are texts of nodes, which may be empty.
+        are_texts: bool,
     },
     /// Names in their order.
     Ids {
@@ -140,7 +142,8 @@ impl Values {
                 if let (keys::CLASS, Some(classes)) = (kind, manifest.roles.classes) {
                     expect(array, DType::U64, &[Some(classes + 1)])?;
                 }
-                Ok(Self::Ends { total, elements, before: 0 })
+                let are_texts = kind.contains('.');
+                Ok(Self::Ends { total, elements, before: 0, are_texts })
             }
             "bytes" => expect(array, DType::U8, &[None]).map(|()| Self::Any),
             "order" => {
@@ -201,7 +204,7 @@ impl Values {
                 }
                 _ => Ok(()),
             },
-            Self::Ends { total, elements, before } => {
+            Self::Ends { total, elements, before, are_texts } => {
                 // A type without signs is never below 0 and never too large.
                 let Number::Int(end) = number else { return Ok(()) };
                 let end = end as u64;
@@ -215,7 +218,7 @@ impl Values {
                 if place + 1 == *elements && end != *total {
                     return Err(format!("the last name ends at byte {end}, expected {total}"));
                 }
-                if place > 0 && end == last {
+                if place > 0 && end == last && !*are_texts {
                     return Err("an empty name".to_owned());
                 }
                 Ok(())

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.sources.columns import id_column
 from outercore.sources.graph import NodeArray
-from outercore.sources.inputs import require_once
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
-from outercore.sources.splits import SplitChoice, open_split, open_splits
+from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, Table
 from outercore.sources.typed.keys import Column, Keys, column_of, readable
 from outercore.sources.typed.tables import NodeTable

@@ -1,0 +1,266 @@
+"""Frames of pandas, graphs of NetworkX and DGL, and matrices of SciPy as data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from outercore.errors import InvalidError, UnsupportedError
+from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
+from outercore.sources.graph import ImportOptions
+from outercore.sources.memory_graph import MemoryGraph, write
+from outercore.sources.pyg_attributes import MASKS
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+
+def from_pandas(
+    edges: Any,
+    out: str | Path,
+    *,
+    nodes: Any = None,
+    ends: tuple[str, str] | None = None,
+    features: Sequence[str] = (),
+    labels: str | None = None,
+    splits: Mapping[str, Any] | None = None,
+    options: ImportOptions | None = None,
+) -> Graph:
+    """Write frames of pandas as a data set and open it.
+
+    Ids may be texts or whole numbers. Whole numbers that leave none out from 0 on are the node ids;
+    others become names, which results give back.
+
+    Args:
+        edges: a frame with a row for each edge. Columns of numbers beside the ends become edge
+            arrays of their names, such as ``weight``.
+        out: directory of the data set.
+        nodes: a frame with a row for each node, by its column ``id``, else by its index. Columns of
+            numbers and of texts become node arrays of their names.
+        ends: the columns of sources and targets. By default those called so, such as ``source`` and
+            ``target``, else the first two.
+        features: columns of ``nodes`` that become the features.
+        labels: the column of ``nodes`` that becomes the labels.
+        splits: by name, ids of nodes, a mask with a row for each row of ``nodes``, or the name of a
+            column of true and false.
+        options: as of an import.
+
+    Raises:
+        InvalidError: a column does not fit; the message names it.
+        NotFoundError: there is no such column or node.
+
+    Example:
+        >>> import outercore as oc, pandas as pd, tempfile
+        >>> edges = pd.DataFrame({"source": ["ann", "bob"], "target": ["bob", "carol"]})
+        >>> graph = oc.from_pandas(edges, tempfile.mkdtemp() + "/follows")
+        >>> graph.entity_names()
+        ['ann', 'bob', 'carol']
+    """
+    source, target = _ends(edges, ends)
+    node_ids, columns = None, {}
+    if nodes is not None:
+        key = next((name for name in nodes.columns if _is_id(name)), None)
+        node_ids = (nodes.index if key is None else nodes[key]).to_numpy()
+        columns = {str(name): nodes[name].to_numpy() for name in nodes.columns if name != key}
+    graph = MemoryGraph(
+        "from_pandas",
+        edges[source].to_numpy(),
+        edges[target].to_numpy(),
+        {
+            str(name): edges[name].to_numpy()
+            for name in edges.columns
+            if name not in (source, target)
+        },
+        node_ids,
+        columns,
+        features=features,
+        labels=labels,
+        splits=splits or {},
+    )
+    return write(graph, out, options)
+
+
+def from_networkx(
+    graph: Any,
+    out: str | Path,
+    *,
+    features: Sequence[str] = (),
+    labels: str | None = None,
+    splits: Mapping[str, Any] | None = None,
+    options: ImportOptions | None = None,
+) -> Graph:
+    """Write a graph of NetworkX as a data set and open it.
+
+    Ids, attributes and arguments are as for :func:`from_pandas`, with attributes instead of
+    columns. An edge without a ``weight`` has 1, as in NetworkX, where others have one.
+
+    Raises:
+        InvalidError: nodes that are neither whole numbers nor texts; an attribute does not fit.
+
+    Example:
+        >>> import networkx, outercore as oc, tempfile
+        >>> graph = oc.from_networkx(networkx.karate_club_graph(), tempfile.mkdtemp() + "/karate")
+        >>> graph.num_nodes, graph.num_edge_rows
+        (34, 78)
+    """
+    ids, of_nodes = [*graph.nodes], [attributes for _, attributes in graph.nodes(data=True)]
+    edges = [*graph.edges(data=True)]
+    found = MemoryGraph(
+        "from_networkx",
+        _objects([source for source, _, _ in edges]),
+        _objects([target for _, target, _ in edges]),
+        _attributes([attributes for _, _, attributes in edges], {"weight": 1}),
+        _objects(ids),
+        _attributes(of_nodes, {}),
+        undirected=not graph.is_directed(),
+        features=features,
+        labels=labels,
+        splits=splits or {},
+    )
+    return write(found, out, options)
+
+
+def from_scipy(
+    matrix: Any,
+    out: str | Path,
+    *,
+    features: Any = None,
+    labels: Any = None,
+    splits: Mapping[str, Any] | None = None,
+    options: ImportOptions | None = None,
+) -> Graph:
+    """Write a sparse matrix of SciPy as a data set and open it.
+
+    Row i, column j is an edge from i to j; its value is its ``weight``. Every row is a node.
+
+    Args:
+        matrix: a square matrix or array in any sparse form.
+        out: directory of the data set.
+        features: an array with a row for each node.
+        labels: an array with a label for each node.
+        splits: by name, ids of nodes or masks.
+        options: as of an import.
+
+    Raises:
+        InvalidError: a matrix that is not square, or an array with another number of rows.
+
+    Example:
+        >>> import outercore as oc, scipy.sparse, tempfile
+        >>> ring = scipy.sparse.csr_array(([2.0, 3.0], ([0, 1], [1, 0])))
+        >>> oc.from_scipy(ring, tempfile.mkdtemp() + "/ring").array("weight").tolist()
+        [2.0, 3.0]
+    """
+    found = matrix.tocoo()
+    rows, columns = (int(extent) for extent in found.shape)
+    if rows != columns:
+        raise InvalidError(
+            f"from_scipy: the matrix is {rows} x {columns}, expected a square one (one row and "
+            "column a node)"
+        )
+    nodes = {"features": features, "labels": labels}
+    graph = MemoryGraph(
+        "from_scipy",
+        found.row,
+        found.col,
+        {"weight": found.data},
+        nodes={name: values for name, values in nodes.items() if values is not None},
+        num_nodes=rows,
+        features=() if features is None else ("features",),
+        labels=None if labels is None else "labels",
+        splits=splits or {},
+    )
+    return write(graph, out, options)
+
+
+def from_dgl(
+    graph: Any,
+    out: str | Path,
+    *,
+    features: str | None = "feat",
+    labels: str | None = "label",
+    splits: Mapping[str, Any] | None = None,
+    options: ImportOptions | None = None,
+) -> Graph:
+    """Write a graph of DGL with one type of nodes and edges as a data set and open it.
+
+    Edges keep their order, so that an edge id is the same in both.
+
+    Args:
+        graph: a ``DGLGraph``. Further data of nodes and edges become arrays of their names.
+        out: directory of the data set.
+        features: the node data that become the features, where they are there.
+        labels: the node data that become the labels, where they are there.
+        splits: by name, ids of nodes or masks; by default the masks ``train_mask``, ``val_mask``
+            and ``test_mask``.
+        options: as of an import.
+
+    Raises:
+        UnsupportedError: a graph of several types.
+        InvalidError: data that do not fit.
+    """
+    if not graph.is_homogeneous:
+        raise UnsupportedError(
+            "from_dgl: a graph of several types\n"
+            "hint: export each type as a table, and import them: `outercore import --nodes "
+            "TYPE=FILE --edges SOURCE,RELATION,TARGET=FILE --out DIRECTORY`"
+        )
+    source, target = (ends.cpu().numpy() for ends in graph.edges(order="eid"))
+    nodes = {name: value.cpu().numpy() for name, value in graph.ndata.items()}
+    masks = {
+        split: nodes.pop(name) for split, names in MASKS.items() for name in names if name in nodes
+    }
+    chosen = splits if splits is not None else {name: mask != 0 for name, mask in masks.items()}
+    found = MemoryGraph(
+        "from_dgl",
+        source,
+        target,
+        {name: value.cpu().numpy() for name, value in graph.edata.items()},
+        nodes=nodes,
+        num_nodes=int(graph.num_nodes()),
+        features=(features,) if features is not None and features in nodes else (),
+        labels=labels if labels in nodes else None,
+        splits=chosen,
+    )
+    return write(found, out, options)
+
+
+def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:
+    """The columns of sources and targets."""
+    names = [*edges.columns]
+    if ends is not None:
+        missing = [name for name in ends if name not in names]
+        if len(ends) != 2 or missing:
+            raise InvalidError(f"from_pandas: ends {ends}: expected two columns of {names}")
+        return ends[0], ends[1]
+    found = [
+        next((name for name in names if plain(str(name)) in words), None)
+        for words in (SOURCES, TARGETS)
+    ]
+    if None not in found:
+        return found[0], found[1]
+    if len(names) < 2:
+        raise InvalidError(f"from_pandas: columns {names}, expected sources and targets")
+    return names[0], names[1]
+
+
+def _is_id(name: Any) -> bool:
+    return "".join(letter for letter in str(name).lower() if letter.isalnum()) in IDS
+
+
+def _objects(values: list[Any]) -> Any:
+    """A list as an array of one dimension, whatever is in it."""
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def _attributes(rows: list[dict[Any, Any]], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of nodes or edges as columns; missing values are `None`."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {
+        str(name): _objects([row.get(name, defaults.get(str(name))) for row in rows])
+        for name in names
+    }

@@ -1,0 +1,316 @@
+"""Graphs that are in memory, with the ids and columns of their owner, as data sets."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outercore.batch_arrays import RESERVED
+from outercore.errors import InvalidError, NotFoundError
+from outercore.graph import Graph
+from outercore.sources.edge_arrays import EdgeArray
+from outercore.sources.edges import digest_of, from_edge_index
+from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
+from outercore.sources.pyg_attributes import numpy_of, splits_of
+from outercore.sources.rows import RowSource, from_array
+from outercore.sources.texts import text_arrays
+from outercore.sources.triples import names_of
+from outercore.split_names import normal_split
+
+_TOPOLOGY = ("offsets", "sources", "ids")
+_ABSENT = {"f": np.nan, "O": ""}
+"""What a node without a row has; nodes need a row for values of other types."""
+
+
+@dataclass(frozen=True)
+class MemoryGraph:
+    """Edges and nodes by the ids of their owner: whole numbers or texts."""
+
+    name: str
+    """What messages call it."""
+    source: Any
+    target: Any
+    edges: Mapping[str, Any] = field(default_factory=dict)
+    """Columns with a row for each edge."""
+    node_ids: Any = None
+    """The node of each row of `nodes`; `None`: row i is node i."""
+    nodes: Mapping[str, Any] = field(default_factory=dict)
+    """Columns with a row for each node."""
+    num_nodes: int | None = None
+    """Where given, ids are numbers below it."""
+    undirected: bool = False
+    features: Sequence[str] = ()
+    labels: str | None = None
+    """Columns of `nodes`."""
+    splits: Mapping[str, Any] = field(default_factory=dict)
+    """Ids, masks with a row for each row of `nodes`, or the names of such columns."""
+
+
+def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) -> Graph:
+    """Writes a graph as a data set and opens it; a warning names the columns that are not taken.
+
+    Errors: `InvalidError` names the column or the ids that do not fit.
+    """
+    source, notes = _Opening(graph).source()
+    import_graph(source, out, options)
+    for note in notes:
+        warnings.warn(note, stacklevel=3)
+    return Graph(out)
+
+
+class _Opening:
+    """A graph with its nodes numbered."""
+
+    def __init__(self, graph: MemoryGraph) -> None:
+        self._graph = graph
+        self._not_taken: list[str] = []
+        columns = {"source ids": graph.source, "target ids": graph.target}
+        if graph.node_ids is not None:
+            columns["node ids"] = graph.node_ids
+        ids = {what: _ids(f"{graph.name}: {what}", values) for what, values in columns.items()}
+        if len(ids["source ids"]) != len(ids["target ids"]):
+            raise InvalidError(
+                f"{graph.name}: {len(ids['source ids'])} sources, {len(ids['target ids'])} targets"
+            )
+        self._names: pa.Array | None = None
+        numbers, self._count = self._numbered(list(ids.values()))
+        self._edge_index = np.stack(numbers[:2])
+        self._rows = numbers[2] if len(numbers) > 2 else None
+        if self._rows is not None and len(np.unique(self._rows)) != len(self._rows):
+            twice = np.flatnonzero(np.bincount(self._rows) > 1)[0]
+            place = int(np.flatnonzero(self._rows == twice)[1])
+            raise InvalidError(f"{graph.name}: node `{ids['node ids'][place]}` has several rows")
+
+    def source(self) -> tuple[GraphSource, list[str]]:
+        """Everything to import, and notes about what is not."""
+        graph = self._graph
+        edges = from_edge_index(f"{graph.name}: edges", self._edge_index)
+        edges = replace(edges, digest=digest_of(self._edge_index))
+        arrays = [*self._stored_names(), *self._node_arrays(), *self._splits()]
+        found = GraphSource(
+            [edges], arrays, self._count, graph.undirected, edge_arrays=self._edge_arrays()
+        )
+        if not self._not_taken:
+            return found, []
+        listed = ", ".join(f"`{name}`" for name in self._not_taken)
+        return found, [
+            f"{graph.name}: not taken: {listed} (no numbers and no texts, or a name that batches "
+            "use themselves)"
+        ]
+
+    def _numbered(self, ids: list[pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
+        """Ids from 0 for every node, and how many nodes there are."""
+        are_numbers = all(pa.types.is_integer(one.type) for one in ids)
+        if self._graph.num_nodes is not None and not are_numbers:
+            raise InvalidError(f"{self._graph.name}: expected whole numbers as ids, found texts")
+        if are_numbers:
+            numbers = [one.to_numpy(zero_copy_only=False).astype(np.int64) for one in ids]
+            count = self._graph.num_nodes
+            found = np.unique(np.concatenate(numbers))
+            count = len(found) if count is None else count
+            is_dense = len(found) == 0 or (found[0] >= 0 and found[-1] < count)
+            if is_dense:
+                return numbers, count
+            if self._graph.num_nodes is not None:
+                wrong = found[0] if found[0] < 0 else found[-1]
+                raise InvalidError(
+                    f"{self._graph.name}: node id {wrong}, expected 0 to {count - 1}"
+                )
+        elif any(pa.types.is_integer(one.type) for one in ids):
+            raise InvalidError(f"{self._graph.name}: some ids are numbers and some are texts")
+        every = pa.chunked_array([one.cast(pa.large_string()) for one in ids])
+        encoded = every.combine_chunks().dictionary_encode()
+        names = encoded.dictionary
+        # The order of names: by their length in bytes, then by their bytes.
+        sizes = pa.table({"size": pc.binary_length(names), "name": names})
+        order = pc.sort_indices(sizes, [("size", "ascending"), ("name", "ascending")])
+        rank = np.empty(len(names), np.int64)
+        rank[order.to_numpy()] = np.arange(len(names))
+        self._names = names.take(order)
+        ends = np.cumsum([len(one) for one in ids])[:-1]
+        ranked = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+        return np.split(ranked, ends), len(names)
+
+    def _stored_names(self) -> list[NodeArray]:
+        if self._names is None:
+            return []
+        offsets, characters = names_of(self._names)
+        parts: dict[str, NDArray[Any]] = {
+            "offsets": offsets.astype(np.uint64),
+            "bytes": characters,
+        }
+        return [
+            NodeArray("names", f"entity.{part}", from_array("names", values))
+            for part, values in parts.items()
+        ]
+
+    def _node_arrays(self) -> list[NodeArray]:
+        graph, found = self._graph, []
+        for name in [*graph.features, *([graph.labels] if graph.labels else [])]:
+            if name not in graph.nodes:
+                known = ", ".join(f"`{one}`" for one in graph.nodes) or "none"
+                raise NotFoundError(f"{graph.name}: no column `{name}` of nodes; there are {known}")
+        if graph.features:
+            parts = [self._numbers(name) for name in graph.features]
+            rows = np.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
+            if rows.dtype.kind != "f":
+                rows = rows.astype(np.float32)
+            found.append(NodeArray("features", "x", from_array("features", rows)))
+        if graph.labels:
+            labels = self._numbers(graph.labels, absent=-1)
+            found.append(NodeArray("labels", "y", from_array("labels", labels)))
+        used = {*graph.features, graph.labels}
+        used |= {value for value in graph.splits.values() if isinstance(value, str)}
+        for name, column in graph.nodes.items():
+            if name in used:
+                continue
+            where = f"{graph.name}: column `{name}` of nodes"
+            values = _values(where, column)
+            if values is None or name in RESERVED:
+                self._not_taken.append(name)
+            elif values.dtype.kind == "O":
+                found += self._texts(name, self._in_order(where, values))
+            else:
+                ordered = from_array(where, self._in_order(where, values))
+                found.append(NodeArray("array", name, ordered))
+        return found
+
+    def _numbers(self, name: str, absent: Any = None) -> NDArray[Any]:
+        where = f"{self._graph.name}: column `{name}` of nodes"
+        values = _values(where, self._graph.nodes[name])
+        if values is None or values.dtype.kind == "O":
+            raise InvalidError(
+                f"{where}: expected numbers\nhint: names become numbers by "
+                "`codes, names = pandas.factorize(column)`"
+            )
+        return self._in_order(where, values, absent)
+
+    def _in_order(self, where: str, values: NDArray[Any], absent: Any = None) -> NDArray[Any]:
+        """Rows in the order of the nodes."""
+        rows = np.arange(self._count) if self._rows is None else self._rows
+        if len(values) != len(rows):
+            raise InvalidError(f"{where}: {len(values)} rows, expected {len(rows)}")
+        absent = _ABSENT.get(values.dtype.kind, absent)
+        if len(rows) < self._count and absent is None:
+            raise InvalidError(
+                f"{where}: {self._count - len(rows)} nodes have no row\n"
+                "hint: give every node a row, or make the column one of fractions"
+            )
+        ordered = np.full((self._count, *values.shape[1:]), absent or 0, values.dtype)
+        ordered[rows] = values
+        return ordered
+
+    def _texts(self, name: str, values: NDArray[Any]) -> list[NodeArray]:
+        def texts() -> Iterator[pa.Array]:
+            yield pa.array(values, pa.large_string())
+
+        return text_arrays(name, None, f"texts `{name}`", texts)
+
+    def _splits(self) -> list[NodeArray]:
+        found = []
+        for name, value in self._graph.splits.items():
+            rows = from_array(f"split `{name}`", self._split(name, value))
+            found.append(NodeArray("split", normal_split(name), rows))
+        return found
+
+    def _split(self, name: str, value: Any) -> NDArray[np.int64]:
+        where = f"{self._graph.name}: split `{name}`"
+        if isinstance(value, str):
+            if value not in self._graph.nodes:
+                raise NotFoundError(f"{where}: no column `{value}` of nodes")
+            value = np.asarray(self._graph.nodes[value])
+            if value.dtype.kind != "b":
+                raise InvalidError(f"{where}: expected a column of true and false")
+        values = numpy_of(where, value)
+        if values.dtype.kind == "b":
+            rows = np.arange(self._count) if self._rows is None else self._rows
+            if len(values) != len(rows):
+                raise InvalidError(f"{where}: {len(values)} rows, expected {len(rows)}")
+            return rows[values]
+        if self._names is None:
+            return splits_of({name: values}, self._count)[name]
+        ids = _ids(where, values).cast(pa.large_string())
+        places = pc.index_in(ids, self._names)
+        if places.null_count:
+            first = int(np.flatnonzero(np.asarray(places.is_null()))[0])
+            raise NotFoundError(f"{where}: node `{ids[first]}` is not in the graph")
+        return places.to_numpy().astype(np.int64)
+
+    def _edge_arrays(self) -> list[EdgeArray]:
+        found = []
+        for name, column in self._graph.edges.items():
+            where = f"{self._graph.name}: column `{name}` of edges"
+            values = _values(where, column)
+            if values is None or values.dtype.kind == "O" or name in _TOPOLOGY:
+                self._not_taken.append(name)
+                continue
+            if len(values) != self._edge_index.shape[1]:
+                raise InvalidError(
+                    f"{where}: {len(values)} rows, expected {self._edge_index.shape[1]}"
+                )
+            found.append(_edge_array(name, from_array(where, values)))
+        return found
+
+
+def _edge_array(name: str, rows: RowSource) -> EdgeArray:
+    return EdgeArray(name, lambda _mirrored: rows)
+
+
+def _ids(where: str, values: Any) -> pa.Array:
+    """Ids as Arrow's whole numbers or large strings.
+
+    Errors: `InvalidError` for missing ids, empty ones and those of another type.
+    """
+    wrong = InvalidError(
+        f"{where}: expected whole numbers or texts\n"
+        "hint: number the nodes first: `codes, names = pandas.factorize(ids)`, or "
+        "`networkx.convert_node_labels_to_integers(graph)`"
+    )
+    try:
+        ids = pa.array(np.asarray(values), from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        raise wrong from None
+    if ids.null_count and len(ids):
+        first = int(np.flatnonzero(np.asarray(ids.is_null()))[0])
+        raise InvalidError(f"{where}: row {first} has no id")
+    if pa.types.is_null(ids.type):
+        return ids.cast(pa.int64())
+    if pa.types.is_integer(ids.type):
+        return ids
+    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
+        raise wrong
+    if (empty := pc.index(ids, "").as_py()) >= 0:
+        raise InvalidError(f"{where}: row {empty} has an empty text as its id")
+    return ids.cast(pa.large_string())
+
+
+def _values(where: str, column: Any) -> NDArray[Any] | None:
+    """A column as numbers, or as texts in an array of objects; `None` for anything else."""
+    values = numpy_of(where, column)
+    if values.dtype.kind in "biuf":
+        return values
+    try:
+        found = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+    if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
+        return np.array(found.fill_null("").to_pylist(), object)
+    if pa.types.is_integer(found.type) and not found.null_count:
+        return found.to_numpy()
+    if pa.types.is_integer(found.type) or pa.types.is_floating(found.type):
+        return found.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(found.type) and not found.null_count:
+        return found.to_numpy(zero_copy_only=False)
+    try:
+        rows = np.asarray(found.to_pylist())
+    except ValueError:
+        return None
+    return rows if rows.ndim == 2 and rows.dtype.kind in "biuf" else None

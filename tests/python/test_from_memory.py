@@ -1,0 +1,169 @@
+"""Frames, NetworkX, SciPy and DGL graphs as data sets, with the ids and columns of their owner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+import outercore as oc
+from outercore import _native
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.sources.graph import ImportOptions
+from test_import_cases import edges_by_id
+
+
+def by_name(graph: oc.Graph, key: str) -> dict[str, Any]:
+    return dict(zip(graph.entity_names(), graph.array(key).tolist(), strict=True))
+
+
+def test_a_frame_with_names_comes_with_its_nodes(tmp_path: Path) -> None:
+    edges = pd.DataFrame(
+        {"w": [1.5, 2, 3], "src": ["ann", "bob", "di"], "dst": ["bob", "cy", "ann"]}
+    )
+    nodes = pd.DataFrame(
+        {
+            "id": ["cy", "ann", "bob", "eve", "di"],
+            "age": [30, 40, 50, 60, 70],
+            "team": [1, 0, 1, 0, None],
+            "city": ["Bonn", "Rom", None, "Köln", "Ulm"],
+            "seen": [True, False, True, False, False],
+        }
+    )
+    graph = oc.from_pandas(
+        edges,
+        tmp_path / "g",
+        nodes=nodes,
+        features=["age"],
+        labels="team",
+        splits={"train": ["eve", "ann"], "val": "seen"},
+    )
+    named = [graph.entity_names(edge) for edge in edges_by_id(graph)]
+    assert named == [["ann", "bob"], ["bob", "cy"], ["di", "ann"]]
+    assert graph.array("edges/edge/w").tolist() == [1.5, 2, 3]
+    ages = {"cy": [30.0], "di": [70.0], "ann": [40.0], "bob": [50.0], "eve": [60.0]}
+    assert by_name(graph, "x") == ages
+    assert [*ages] == graph.entity_names()
+    assert by_name(graph, "y") == {"cy": 1, "ann": 0, "bob": 1, "eve": 0, "di": -1}
+    assert by_name(graph, "city")["eve"] == "Köln"
+    assert by_name(graph, "city")["bob"] == ""
+    assert graph.entity_names(graph.split("train")) == ["eve", "ann"]
+    assert set(graph.entity_names(graph.split("valid"))) == {"cy", "bob"}
+    assert _native.check(tmp_path / "g", lambda *_: None)["problems"] == []
+
+
+def test_numbers_without_gaps_stay_and_others_become_names(tmp_path: Path) -> None:
+    dense = pd.DataFrame({"a": [0, 1, 2], "b": [1, 2, 0]})
+    graph = oc.from_pandas(dense, tmp_path / "dense")
+    assert edges_by_id(graph) == [[0, 1], [1, 2], [2, 0]]
+    assert "names/entity.bytes" not in graph.arrays
+    sparse = pd.DataFrame({"a": [7, 10**12], "b": [10**12, 100]})
+    graph = oc.from_pandas(sparse, tmp_path / "sparse")
+    assert graph.entity_names() == ["7", "100", "1000000000000"]
+    assert edges_by_id(graph) == [[0, 2], [2, 1]]
+
+
+def test_a_networkx_graph_has_the_degrees_that_it_had(tmp_path: Path) -> None:
+    club = nx.karate_club_graph()
+    nx.set_node_attributes(club, {node: node % 2 for node in club}, "label")
+    club.nodes[3]["pos"] = object()
+    with pytest.warns(UserWarning, match="`pos`"):
+        graph = oc.from_networkx(club, tmp_path / "club", labels="label")
+    degrees = oc.degrees(graph)
+    assert degrees.tolist() == [club.degree(node) for node in range(34)]
+    assert graph.array("club")[0] == "Mr. Hi"
+    assert graph.array("y").tolist() == [node % 2 for node in range(34)]
+    weights = {frozenset(edge): club.edges[edge]["weight"] for edge in club.edges}
+    stored = zip(edges_by_id(graph), graph.array("edges/edge/weight").tolist(), strict=False)
+    assert {frozenset(edge): weight for edge, weight in stored} == weights
+
+
+def test_pagerank_of_a_named_directed_graph_is_that_of_networkx(tmp_path: Path) -> None:
+    pairs = [("ann", "bob"), ("bob", "cy"), ("cy", "ann"), ("di", "cy"), ("ann", "cy")]
+    graph = oc.from_networkx(nx.DiGraph(pairs), tmp_path / "g")
+    ranks = oc.pagerank(graph, tolerance=1e-12, max_iterations=500)
+    expected = nx.pagerank(nx.DiGraph(pairs), tol=1e-12, max_iter=500)
+    assert dict(zip(graph.entity_names(), ranks, strict=True)) == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_sparse_matrix_keeps_its_values(tmp_path: Path) -> None:
+    matrix = scipy.sparse.random_array((20, 20), density=0.2, rng=np.random.default_rng(1))
+    x, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 3
+    graph = oc.from_scipy(
+        matrix.tocsr(), tmp_path / "g", features=x, labels=y, splits={"train": [3, 1]}
+    )
+    ends = np.array(edges_by_id(graph)).T
+    weights = graph.array("weight")
+    again = scipy.sparse.coo_array((weights, (ends[0], ends[1])), (20, 20))
+    assert (again.toarray() == matrix.toarray()).all()
+    assert (graph.array("x") == x).all()
+    assert graph.split("train").tolist() == [3, 1]
+    with pytest.raises(InvalidError, match="2 x 3, expected a square one"):
+        oc.from_scipy(scipy.sparse.csr_array(np.ones((2, 3))), tmp_path / "no")
+
+
+def dgl_graph(*, is_homogeneous: bool = True) -> Any:
+    """What `from_dgl` asks of a DGLGraph: DGL itself has no wheels for this PyTorch."""
+    return SimpleNamespace(
+        is_homogeneous=is_homogeneous,
+        edges=lambda order: (torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])),
+        num_nodes=lambda: 4,
+        ndata={
+            "feat": torch.eye(4),
+            "label": torch.tensor([0, 1, 0, 1]),
+            "train_mask": torch.tensor([True, False, False, True]),
+            "year": torch.tensor([1, 2, 3, 4]),
+        },
+        edata={"w": torch.tensor([1.0, 2.0, 3.0])},
+    )
+
+
+def test_a_graph_of_dgl_keeps_ids_and_data(tmp_path: Path) -> None:
+    graph = oc.from_dgl(dgl_graph(), tmp_path / "g")
+    assert edges_by_id(graph) == [[0, 1], [1, 2], [2, 0]]
+    assert graph.num_nodes == 4
+    assert (graph.array("x") == np.eye(4)).all()
+    assert graph.array("y").tolist() == [0, 1, 0, 1]
+    assert graph.split("train").tolist() == [0, 3]
+    assert graph.array("year").tolist() == [1, 2, 3, 4]
+    assert graph.array("edges/edge/w").tolist() == [1, 2, 3]
+    with pytest.raises(UnsupportedError, match="several types"):
+        oc.from_dgl(dgl_graph(is_homogeneous=False), tmp_path / "no")
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+    edges = pd.DataFrame({"a": ["x", "y"], "b": ["y", "z"]})
+    out = tmp_path / "no"
+
+    def nodes(**columns: Any) -> pd.DataFrame:
+        return pd.DataFrame(columns)
+
+    cases: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"nodes": nodes(id=["x", "x"])}, InvalidError, "node `x` has several rows"),
+        ({"nodes": nodes(id=["x", "y"], n=[1, 2])}, InvalidError, "1 nodes have no row"),
+        ({"features": ["n"]}, NotFoundError, "no column `n` of nodes"),
+        ({"splits": {"train": ["q"]}}, NotFoundError, "node `q` is not in the graph"),
+        ({"ends": ("a", "c")}, InvalidError, "expected two columns"),
+        ({"nodes": nodes(id=[1, 2])}, InvalidError, "some ids are numbers and some are texts"),
+    ]
+    for given, kind, said in cases:
+        with pytest.raises(kind, match=said):
+            oc.from_pandas(edges, out, **given)
+    with pytest.raises(InvalidError, match="row 1 has no id"):
+        oc.from_pandas(pd.DataFrame({"a": ["x", None], "b": ["y", "z"]}), out)
+    with pytest.raises(InvalidError, match="convert_node_labels_to_integers"):
+        oc.from_networkx(nx.grid_2d_graph(2, 2), out)
+    assert not out.exists()
+
+
+def test_options_of_an_import_hold(tmp_path: Path) -> None:
+    edges = pd.DataFrame({"a": [0, 1], "b": [1, 0]})
+    graph = oc.from_pandas(edges, tmp_path / "g", options=ImportOptions(undirected=True))
+    assert graph.num_edges == 4
