@@ -23,6 +23,7 @@ from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.named import hetero_directory
 from outercore.sources.splits import SplitChoice
+from outercore.sources.standard_input import piped
 from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
 from outercore.sources.typed.folders import Folder, folder_of
@@ -55,11 +56,10 @@ class _Options:
         list[str] | None,
         typer.Argument(
             help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
-            "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, the directory of a raw OGB data "
-            "set, a data set of triples, a folder of tables with a `tables.yaml`, of CSV files for "
-            "Neo4j, of GraphBolt, "
-            "IGBH or MAG240M, or a set of many graphs (TU directory, text of GIN, molecules in "
-            "`.npz`).",
+            "`FILE:SOURCE,TARGET`), `-` for standard input, `pyg:Name`, `ogb:name`, the directory "
+            "of a raw OGB data set, a data set of triples, a folder of tables with a "
+            "`tables.yaml`, of CSV files for Neo4j, of GraphBolt, IGBH or MAG240M, or a set of "
+            "many graphs (TU directory, text of GIN, molecules in `.npz`).",
             show_default=False,
         ),
     ] = None
@@ -214,6 +214,8 @@ def import_(context: typer.Context, given: _Options) -> None:
 
         outercore import edges.npy --features x.npy --labels y.npy --split splits.npz --out papers
 
+        zcat edges.gz | outercore import - --out papers
+
         outercore import roads.csv --weight length --edge-time opened --out roads
 
         outercore import USA-road-d.NY.gr.gz --out new-york
@@ -235,6 +237,12 @@ def import_(context: typer.Context, given: _Options) -> None:
 
         outercore import shop/ --add-reverse --label purchase.late --out shop-graph
     """
+    with piped(given.edges or (), given.out) as edges:
+        _import(context, replace(given, edges=edges))
+
+
+def _import(context: typer.Context, given: _Options) -> None:
+    """Imports what the files describe."""
     if given.edge_types:
         _import_types(context, given)
     elif not given.edges:
@@ -389,13 +397,13 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
                     "hint: number the nodes from 0, those of a graph after each other"
                 )
             with NamedInputs(inputs, given.out) as named:
-                summary = _import(named.build(progress), given.out, chosen, progress)
+                summary = _write(named.build(progress), given.out, chosen, progress)
         else:
-            summary = _import(open_inputs(inputs), given.out, chosen, progress)
+            summary = _write(open_inputs(inputs), given.out, chosen, progress)
     console.result(summary, str(given.out), notable(summary), as_json=given.json)
 
 
-def _import(
+def _write(
     source: GraphSource, out: Path, options: ImportOptions, progress: Progress
 ) -> dict[str, Any]:
     for note in source.notes:
