@@ -412,6 +412,32 @@ class Graph:
         """
         return self.relations.id(name)
 
+    def to_pandas(self, **columns: ArrayLike) -> Any:
+        """Values of all nodes as a frame: ``id``, the name of a node where it has one, and columns.
+
+        Args:
+            columns: arrays with a row a node, such as the result of an algorithm. One of several
+                columns becomes ``NAME_0``, ``NAME_1``, ...
+
+        Shapes: a row a node, in the order of the ids; with several node types, type after type,
+        with a column ``type``.
+
+        Raises:
+            InvalidError: another number of rows.
+            UnsupportedError: pandas is not installed.
+
+        Example:
+            >>> import outercore as oc
+            >>> graph = oc.open(tiny_dataset)
+            >>> graph.to_pandas(rank=oc.pagerank(graph), label=graph.array("y")).shape
+            (200, 3)
+        """
+        from outercore.node_numbers import NodeNumbers
+        from outercore.outputs import node_frame
+
+        arrays = {name: np.asarray(values) for name, values in columns.items()}
+        return node_frame(self, arrays, numbers=NodeNumbers.of_graph(self, None))
+
     def pyg(self) -> tuple[FeatureStore, GraphStore]:
         """The feature store and the graph store for PyG's own loaders and samplers."""
         from outercore.stores import FeatureStore, GraphStore

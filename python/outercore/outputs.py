@@ -7,8 +7,9 @@ when it is done.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from outercore.errors import CorruptError, InternalError, InvalidError, NotFoundError
+from outercore.errors import (
+    CorruptError,
+    InternalError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
 from outercore.many_graphs import Labelled
 from outercore.mapped import blocks
 from outercore.names import Names
@@ -190,6 +197,39 @@ def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWri
         writer.close()
 
 
+class _Called:
+    """How tables call nodes: by id, by name, or by type and id."""
+
+    def __init__(self, graph: Labelled, numbers: NodeNumbers | None) -> None:
+        self._numbers = numbers
+        self._names = names_of_nodes(graph) if numbers is None else None
+        ids = pa.int64() if self._names is None else pa.large_string()
+        self.columns = (
+            [("id", ids)] if numbers is None else [("type", pa.large_string()), ("id", ids)]
+        )
+        self.has_texts = self._names is not None or numbers is not None
+
+    def named(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
+        """The columns that say which nodes the rows are of."""
+        if self._numbers is not None:
+            places, ids = self._numbers.split(ids)
+            types = pa.array(self._numbers.types, pa.large_string())
+            return {"type": types.take(pa.array(places)), "id": ids}
+        return {"id": ids if self._names is None else arrow_names_of(self._names, ids)}
+
+    def texts(self, ids: NDArray[Any]) -> pa.Array:
+        """A text for each node, none for -1."""
+        there = np.maximum(ids, 0).astype(np.int64)
+        if self._numbers is not None:
+            named = self.named(there)
+            texts = [pa.array(named[name]).cast(pa.large_string()) for name in ("type", "id")]
+            names = pc.binary_join_element_wise(*texts, pa.scalar(":", pa.large_string()))
+        else:
+            assert self._names is not None
+            names = arrow_names_of(self._names, there)
+        return pc.if_else(pa.array(ids >= 0), names, pa.scalar(None, names.type))
+
+
 class NodeValues:
     """Values of nodes, a row each, on their way to a file.
 
@@ -219,14 +259,10 @@ class NodeValues:
         if path.suffix.lower() == ".npy":
             file.write(npy_header(self._dtype.str, shape))
             return
-        self._numbers = numbers
-        self._names = names_of_nodes(graph) if numbers is None else None
-        ids = pa.int64() if self._names is None else pa.large_string()
-        self._of_nodes = of_nodes and (self._names is not None or numbers is not None)
+        self._called = _Called(graph, numbers)
+        self._of_nodes = of_nodes and self._called.has_texts
         kind = pa.large_string() if self._of_nodes else pa.from_numpy_dtype(dtype)
-        columns = [("id", ids), *((name, kind) for name in self._columns)]
-        if numbers is not None:
-            columns.insert(0, ("type", pa.large_string()))
+        columns = [*self._called.columns, *((name, kind) for name in self._columns)]
         self._table = TableWriter(path, file, pa.schema(columns))
 
     def append(self, ids: NDArray[np.int64], values: NDArray[Any]) -> None:
@@ -238,8 +274,8 @@ class NodeValues:
             return
         parts = [values] if values.ndim == 1 else list(values.T)
         if self._of_nodes:
-            parts = [self._nodes(part) for part in parts]
-        named = self._named(ids)
+            parts = [self._called.texts(part) for part in parts]
+        named = self._called.named(ids)
         self._table.append({**named, **dict(zip(self._columns, parts, strict=True))})
 
     def close(self) -> None:
@@ -254,25 +290,6 @@ class NodeValues:
         if self._table is not None:
             with suppress(OSError):
                 self._table.close()
-
-    def _named(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
-        """The columns that say which nodes the rows are of."""
-        if self._numbers is not None:
-            places, ids = self._numbers.split(ids)
-            types = pa.array(self._numbers.types, pa.large_string())
-            return {"type": types.take(pa.array(places)), "id": ids}
-        return {"id": ids if self._names is None else arrow_names_of(self._names, ids)}
-
-    def _nodes(self, ids: NDArray[Any]) -> pa.Array:
-        there = np.maximum(ids, 0).astype(np.int64)
-        if self._numbers is not None:
-            named = self._named(there)
-            texts = [pa.array(named[name]).cast(pa.large_string()) for name in ("type", "id")]
-            names = pc.binary_join_element_wise(*texts, pa.scalar(":", pa.large_string()))
-        else:
-            assert self._names is not None
-            names = arrow_names_of(self._names, there)
-        return pc.if_else(pa.array(ids >= 0), names, pa.scalar(None, names.type))
 
     @property
     def _columns(self) -> list[str]:
@@ -320,6 +337,37 @@ def write_node_values(
     with node_values(path, graph, shape, dtype, of_nodes=of_nodes, numbers=numbers) as file:
         for first, block in blocks(values):
             file.append(np.arange(first, first + len(block)), block)
+
+
+def node_frame(
+    graph: Labelled,
+    columns: Mapping[str, NDArray[Any]],
+    *,
+    of_nodes: bool = False,
+    numbers: NodeNumbers | None = None,
+) -> Any:
+    """Values of all nodes as a frame of pandas, with the columns that `NodeValues` writes.
+
+    Shapes: each [nodes], or [nodes, columns], which has the names `NAME_0`, `NAME_1`, ...
+    Errors: `InvalidError` for another number of rows; `UnsupportedError` without pandas.
+    """
+    if find_spec("pandas") is None:
+        raise UnsupportedError("package `pandas` is not installed\nhint: pip install pandas")
+    called = _Called(graph, numbers)
+    count = graph.num_nodes if numbers is None else len(numbers)
+    found = dict(called.named(np.arange(count)))
+    for name, values in columns.items():
+        if name in found:
+            raise InvalidError(f"column `{name}` has the ids of the nodes\nhint: call it otherwise")
+        if values.ndim not in (1, 2) or len(values) != count:
+            raise InvalidError(
+                f"column `{name}`: shape {values.shape}, expected {count:,} rows: a value a node"
+            )
+        parts = [values] if values.ndim == 1 else list(values.T)
+        names = [name] if values.ndim == 1 else [f"{name}_{at}" for at in range(len(parts))]
+        for one, part in zip(names, parts, strict=True):
+            found[one] = called.texts(part) if of_nodes and called.has_texts else pa.array(part)
+    return pa.table(found).to_pandas()
 
 
 def names_of_nodes(graph: Labelled) -> Names | None:

@@ -152,5 +152,5 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_name_without_a_format_is_refused(embedding: Embedding, tmp_path: Path) -> None:
-    with pytest.raises(InvalidError, match=r"ends in one of \.npy, \.parquet, \.tsv"):
+    with pytest.raises(InvalidError, match=r"ends in one of \.npy, \.parquet, \.csv, \.tsv"):
         export(embedding, tmp_path / "vectors.doc")

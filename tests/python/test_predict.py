@@ -81,6 +81,10 @@ def test_all_nodes_get_what_the_model_says_in_memory_whatever_the_budget(
     assert (columns["prediction"] == stacked(columns, "probability_").argmax(axis=1)).all()
     for name, values in table(tmp_path / "8MiB.parquet").items():
         assert (values == columns[name]).all(), name
+    oc.predict(data_set, tmp_path / "run", tmp_path / "classes.csv", memory="1GiB")
+    written = np.genfromtxt(tmp_path / "classes.csv", np.float32, delimiter=",", names=True)
+    assert list(written.dtype.names or ()) == list(columns)
+    assert all((written[name] == columns[name]).all() for name in columns)
 
 
 @pytest.mark.parametrize("task", ["labels", "values"])
@@ -261,7 +265,7 @@ def test_the_command_line_predicts_and_says_what_is_wrong(
     other = planted(tmp_path / "other", width=5)
     for wrong, message in (
         (command, "exists already"),
-        ([*command[:-1], tmp_path / "scores.csv"], "expected a name that ends in .parquet"),
+        ([*command[:-1], tmp_path / "scores.doc"], "one of .parquet, .csv, .tsv"),
         ([*command, "--overwrite", "--edges", "pairs.csv"], "predicts no edges"),
         ([*command[:1], other, *command[2:], "--overwrite"], "expected 8 features a node"),
         ([*command[:3], data_set, *command[4:], "--overwrite"], "this is a data set"),

@@ -38,8 +38,6 @@ from outercore.storage import Storage, device_errors, replace_file
 _Given = ParamSpec("_Given")
 _Values = TypeVar("_Values", bound=NDArray[Any])
 
-COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
-"""Algorithms whose values are nodes: each names the set that a node is in."""
 _BLOCK = 1 << 20
 """Values that are compared at a time."""
 CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
@@ -290,10 +288,9 @@ def deliver(config: AnalysisConfig, graph: Graph, done: Run) -> None:
         for node_type, part in _parts(config, graph):
             _save(config.save, node_type, graph, done, part, overwrite=config.overwrite)
     if config.out is not None:
-        of_nodes = config.algorithm in COMPONENTS or config.options.get("result") == "predecessors"
         numbers = NodeNumbers.of_graph(graph, config.run.relation)
         out = Path(config.out)
-        write_node_values(out, graph, done.values, of_nodes=of_nodes, numbers=numbers)
+        write_node_values(out, graph, done.values, of_nodes=done.of_nodes, numbers=numbers)
     if config.run.profile is not None and done.profile is not None:
         path = Path(config.run.profile)
         with device_errors(f"profile `{path}`"):

@@ -21,9 +21,11 @@ from outercore.analytics.request import (
     numbered,
     teleports,
 )
-from outercore.errors import InvalidError
+from outercore.errors import InternalError, InvalidError
 from outercore.graph import Graph
 from outercore.likeness import hint_like
+from outercore.node_numbers import NodeNumbers
+from outercore.outputs import node_frame
 from outercore.shown import Plan, Rows, Shown, short, value_of
 from outercore.steady import steady
 
@@ -50,6 +52,31 @@ class Run(Shown):
     """Why no record of it was kept, where none was asked for and none could be."""
     described: str = ""
     """The algorithm with its options, for the provenance of what is saved."""
+    of_nodes: bool = False
+    """Whether the values are nodes themselves, such as predecessors."""
+    data_set: Path | None = None
+    """Where the graph is."""
+    relation: str | None = None
+    """The edges that counted, in a graph with several types."""
+
+    def to_pandas(self) -> Any:
+        """The values as a frame: `id`, the name of a node where it has one, and `value`.
+
+        With several types of nodes there is a column `type`, too. Values that are nodes have their
+        names. `oc.run(...).to_pandas().to_parquet(...)` has what `outercore run --out` writes.
+
+        **Example**
+
+        >>> import outercore as oc
+        >>> oc.run("degrees", tiny_dataset).to_pandas().columns.tolist()
+        ['id', 'value']
+        """
+        if self.data_set is None:
+            raise InternalError("a run without its data set")
+        graph = Graph(self.data_set)
+        numbers = NodeNumbers.of_graph(graph, self.relation)
+        values = {"value": self.values}
+        return node_frame(graph, values, of_nodes=self.of_nodes, numbers=numbers)
 
     def _shown(self) -> tuple[str, Rows]:
         facts = [(name, value_of(name, fact)) for name, fact in self.facts.items()]
@@ -57,6 +84,10 @@ class Run(Shown):
         counted = [name for name in ("passes", "seconds") if name in self.counters]
         rows += [(name, value_of(name, self.counters[name])) for name in counted]
         return f"Run of {self.algorithm}", rows
+
+
+COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
+"""Algorithms whose values are nodes: each names the set that a node is in."""
 
 
 ALGORITHMS: dict[str, Algorithm] = {}
@@ -102,6 +133,9 @@ def compute(
         outcome["counters"],
         outcome.get("profile"),
         described=described(algorithm, run.relation),
+        of_nodes=algorithm["algorithm"] in COMPONENTS or algorithm.get("result") == "predecessors",
+        data_set=graph.root,
+        relation=run.relation,
     )
 
 

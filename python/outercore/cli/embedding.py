@@ -37,7 +37,8 @@ embedding.command("compare", no_args_is_help=True)(compare)
 @dataclass(frozen=True, kw_only=True)
 class _Export(OfRun):
     out: Annotated[
-        Path, typer.Option("--out", help="`.npy`, `.parquet` or `.tsv`.", show_default=False)
+        Path,
+        typer.Option("--out", help="`.npy`, `.parquet`, `.csv` or `.tsv`.", show_default=False),
     ]
     relations: Annotated[
         bool, typer.Option("--relations", help="The relations' rows instead of the entities'.")

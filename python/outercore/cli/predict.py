@@ -17,7 +17,9 @@ def predict(
         Path,
         typer.Option(help="Run of `outercore train`, or the `model` in it.", show_default=False),
     ],
-    out: Annotated[Path, typer.Option(help="`.parquet` to write.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="`.parquet`, `.csv` or `.tsv` to write.", show_default=False)
+    ],
     edges: Annotated[
         str | None,
         typer.Option(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import mapped
-from outercore.analytics.recorded import COMPONENTS
+from outercore.analytics.running import COMPONENTS
 
 _LEAST_COUNTS = 1 << 20
 """Bytes in which sizes of components are counted, however small the budget."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outercore.analytics.recorded import COMPONENTS
+from outercore.analytics.running import COMPONENTS
 from outercore.cli import console
 from outercore.cli.run_largest import largest
 from outercore.config.sizes import format_size, parse_size

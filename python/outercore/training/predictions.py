@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.many_graphs import Labelled
 from outercore.names import Names
-from outercore.outputs import TableWriter, arrow_names_of, check_output, names_of_nodes, table_file
+from outercore.outputs import (
+    TABLES,
+    TableWriter,
+    arrow_names_of,
+    check_output,
+    names_of_nodes,
+    table_file,
+)
 from outercore.runs.progress import Observer
 from outercore.sources.pairs import PairList
 from outercore.training.config import TrainConfig
@@ -27,7 +34,6 @@ from outercore.training.saved import SavedModel, load_model
 from outercore.training.tasks import Task
 from outercore.training.work import samples_only
 
-_FORMATS = (".parquet",)
 _GROUP = 1 << 16
 """Least rows of a row group, but for the last one."""
 
@@ -52,7 +58,7 @@ def predict(
     Exact: all neighbours count; of a model of nodes with times, those sampled of the past. Rows are
     written as they are computed, and the file appears under its name once it is complete.
 
-    **Shapes** of the Parquet file, in the order of ids: `id` int64, or the name where the nodes
+    **Shapes** of the table, in the order of ids: `id` int64, or the name where the nodes
     have names; `prediction` int64 the class, or its name, or float32 the number, or uint8
     `prediction_0` ... of several labels; `probability_0` ... float32 of each class or label. With
     `edges`, in the order of the list: `source`, `target`, and `score` float32, more for likelier
@@ -61,7 +67,7 @@ def predict(
     Args:
         data_set: its directory; labels are not needed there.
         model: a run of `oc.train`, or its `model` directory.
-        out: the `.parquet` to write.
+        out: the `.parquet`, `.csv` or `.tsv` to write.
         edges: of a model of edges, the pairs to score: a text, Parquet, or `.npy` of ids or names;
             `FILE:SOURCE,TARGET` chooses columns.
         memory: budget, by default that of the training.
@@ -90,7 +96,7 @@ def predict(
         (200, 'classification')
     """
     out, observer = Path(out), observer or Observer()
-    check_output(out, _FORMATS, option="out", overwrite=overwrite)
+    check_output(out, TABLES, option="out", overwrite=overwrite)
     directory = model_directory(Path(model))
     saved = load_model(directory, network)
     if saved.task.kind == "links" and saved.config.sampling.time is not None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from outercore._native import Progress
 from outercore.errors import InvalidError
 from outercore.outputs import (
+    TableWriter,
     arrow_names,
     check_output,
     check_place,
@@ -28,7 +29,7 @@ from outercore.outputs import (
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding, Kind
 
-FORMATS = (".npy", ".parquet", ".tsv")
+FORMATS = (".npy", ".parquet", ".csv", ".tsv")
 _TEXT_NUMBERS = 1 << 18
 """Numbers that are text at once: some 50 bytes each, in all the forms that they go through."""
 
@@ -46,6 +47,7 @@ def export(
 
     - `npy`: float32 [rows, width]; names beside it in `STEM.names.txt`, one a line.
     - `parquet`: columns `id` (int64), `name` (string) and `embedding` (a list of float32).
+    - `csv`: columns `id`, the name where there is one, and `embedding_0`, `embedding_1`, ...
     - `tsv`: a line a row: name, then the numbers, in as many digits as bring them back exactly.
 
     Args:
@@ -83,6 +85,8 @@ def export(
             match one.suffix.lower():
                 case ".parquet":
                     _write_parquet(file, table, progress)
+                case ".csv":
+                    _write_csv(file, one, table, progress)
                 case ".tsv":
                     _write_text(file, table, progress)
                 case ".npy":
@@ -158,6 +162,20 @@ def _lists(rows: NDArray[np.float32]) -> pa.Array:
     if rows.shape[1]:
         return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
     return pa.ListArray.from_arrays(np.zeros(len(rows) + 1, np.int32), flat)
+
+
+def _write_csv(file: BinaryIO, path: Path, table: _Table, progress: Progress) -> None:
+    names = [f"embedding_{place}" for place in range(table.width)]
+    kinds = {"id": pa.large_string() if table.named else pa.int64()}
+    schema = pa.schema([*(kinds | dict.fromkeys(names, pa.float32())).items()])
+    writer = TableWriter(path, file, schema)
+    for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
+        stop = first + len(rows)
+        ids = table.names(first, stop) if table.named else np.arange(first, stop)
+        columns = dict(zip(names, rows.T.copy(), strict=True))
+        writer.append({"id": ids, **columns})
+        progress("writing rows", stop, table.rows, "rows")
+    writer.close()
 
 
 def _write_text(file: BinaryIO, table: _Table, progress: Progress) -> None:
