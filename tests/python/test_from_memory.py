@@ -163,6 +163,13 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_nodes_without_edges_are_a_graph(tmp_path: Path) -> None:
+    lonely = nx.Graph()
+    lonely.add_nodes_from(["ann", "bob"])
+    graph = oc.from_networkx(lonely, tmp_path / "g")
+    assert (graph.entity_names(), graph.num_edges) == (["ann", "bob"], 0)
+
+
 def test_options_of_an_import_hold(tmp_path: Path) -> None:
     edges = pd.DataFrame({"a": [0, 1], "b": [1, 0]})
     graph = oc.from_pandas(edges, tmp_path / "g", options=ImportOptions(undirected=True))

@@ -8,6 +8,7 @@ use outercore_io::Disk;
 
 use crate::arrays::{
     ArrayBuilder, ArraySpec, ArraySummary, ImportedArray, Target, import_npy, register_npy,
+    second_file,
 };
 use crate::editor::ManifestEditor;
 use crate::npy::OnBytes;
@@ -182,7 +183,10 @@ impl<'a> Addition<'a> {
         let key = spec.key();
         keys::validate(&key)?;
         self.require_free(&key)?;
-        self.editor.claim_file(&key)
+        match spec.target {
+            Target::Labels => self.editor.claim_two(&key, second_file),
+            _ => self.editor.claim_file(&key),
+        }
     }
 
     /// # Errors

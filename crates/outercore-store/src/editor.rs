@@ -204,6 +204,18 @@ impl<'a> ManifestEditor<'a> {
         self.claim(numbered(key))
     }
 
+    /// As [`ManifestEditor::claim_file`], for an array that may need a second file, whose name
+    /// `second` says.
+    ///
+    /// # Errors
+    /// The disk's own.
+    pub(crate) fn claim_two(&mut self, key: &str, second: fn(&str) -> String) -> Result<String> {
+        let free = |file: &String| self.is_free(file) && self.is_free(&second(file));
+        let file = numbered(key).find(free).expect("there are more numbers than files");
+        self.changes.files.insert(second(&file));
+        self.note(file)
+    }
+
     /// As [`ManifestEditor::claim_file`], with a number of at least `least` in the name. With larger
     /// numbers each time no name comes twice: a reader with an old manifest finds no file, and
     /// not a newer one.
@@ -214,14 +226,18 @@ impl<'a> ManifestEditor<'a> {
         self.claim((least..).map(|number| format!("{key}.{number}.npy")))
     }
 
-    fn claim(&mut self, names: impl Iterator<Item = String>) -> Result<String> {
-        let is_free = |file: &String| {
-            let taken = [&self.files, &self.claimed, &self.changes.files];
-            !taken.iter().any(|taken| taken.contains(file))
-                && self.root.join(file).symlink_metadata().is_err()
-        };
-        let mut names = names;
-        let file = names.find(is_free).expect("there are more numbers than files");
+    fn claim(&mut self, mut names: impl Iterator<Item = String>) -> Result<String> {
+        let file = names.find(|file| self.is_free(file));
+        self.note(file.expect("there are more numbers than files"))
+    }
+
+    fn is_free(&self, file: &String) -> bool {
+        let taken = [&self.files, &self.claimed, &self.changes.files];
+        !taken.iter().any(|taken| taken.contains(file))
+            && self.root.join(file).symlink_metadata().is_err()
+    }
+
+    fn note(&mut self, file: String) -> Result<String> {
         self.changes.files.insert(file.clone());
         self.changes.save(self.disk, &self.root)?;
         Ok(file)

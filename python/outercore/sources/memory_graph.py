@@ -108,7 +108,8 @@ class _Opening:
 
     def _numbered(self, ids: list[pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
         """Ids from 0 for every node, and how many nodes there are."""
-        are_numbers = all(pa.types.is_integer(one.type) for one in ids)
+        kinds = {pa.types.is_integer(one.type) for one in ids if len(one)}
+        are_numbers = kinds <= {True}
         if self._graph.num_nodes is not None and not are_numbers:
             raise InvalidError(f"{self._graph.name}: expected whole numbers as ids, found texts")
         if are_numbers:
@@ -124,7 +125,7 @@ class _Opening:
                 raise InvalidError(
                     f"{self._graph.name}: node id {wrong}, expected 0 to {count - 1}"
                 )
-        elif any(pa.types.is_integer(one.type) for one in ids):
+        elif len(kinds) > 1:
             raise InvalidError(f"{self._graph.name}: some ids are numbers and some are texts")
         every = pa.chunked_array([one.cast(pa.large_string()) for one in ids])
         encoded = every.combine_chunks().dictionary_encode()
@@ -278,11 +279,11 @@ def _ids(where: str, values: Any) -> pa.Array:
         ids = pa.array(np.asarray(values), from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):
         raise wrong from None
-    if ids.null_count and len(ids):
+    if not len(ids):
+        return pa.array([], pa.int64())
+    if ids.null_count:
         first = int(np.flatnonzero(np.asarray(ids.is_null()))[0])
         raise InvalidError(f"{where}: row {first} has no id")
-    if pa.types.is_null(ids.type):
-        return ids.cast(pa.int64())
     if pa.types.is_integer(ids.type):
         return ids
     if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):

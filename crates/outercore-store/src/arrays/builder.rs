@@ -116,6 +116,11 @@ impl Stored {
     }
 }
 
+/// The file beside `file` for labels whose values say last what they are.
+pub(crate) fn second_file(file: &str) -> String {
+    format!("{}.numbers.npy", file.trim_end_matches(".npy"))
+}
+
 /// The file that an array is written to, or the two of which one is kept.
 struct Files {
     planned: ArrayWriter,
@@ -126,7 +131,7 @@ struct Files {
 
 impl Files {
     fn create(disk: &dyn Disk, root: &Path, file: &str, stored: &Stored) -> Result<Self> {
-        let other = format!("{}.numbers.npy", file.trim_end_matches(".npy"));
+        let other = second_file(file);
         let create =
             |file: &str, dtype| ArrayWriter::create(disk, root, file, dtype, &stored.row_shape);
         Ok(Self {

@@ -12,6 +12,7 @@ use outercore_format::keys::{self, Group};
 use outercore_format::{ArrayEntry, DType, Manifest};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use builder::second_file;
 pub use builder::{ArrayBuilder, import_npy, register_npy};
 pub(crate) use content::node_id;
 pub use labels::Task;
