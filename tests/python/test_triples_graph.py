@@ -39,6 +39,8 @@ def test_run_on_triples_names_the_import_that_makes_a_graph(facts: Path, outcome
     code, _, told = outcome("run", "pagerank", facts)
     assert code == 1
     assert "holds triples, expected edges" in told
+    with pytest.raises(InvalidError, match="holds triples, expected edges"):
+        next(iter(oc.NeighborLoader(facts, [2], [0])))
     command = way_out(told)
     assert outcome(*command)[0] == 0
     graph = oc.open(command[-1])

@@ -32,19 +32,6 @@ pub struct GridSource {
     parts: Vec<EdgePart>,
 }
 
-/// The error for a data set without edges: a knowledge graph has triples instead.
-fn no_edges(data_set: &DataSet, relation: Option<&str>) -> Error {
-    let root = data_set.root().display();
-    if !data_set.has_array(keys::TRIPLES) {
-        return Error::invalid(format!("data set `{root}` has no edge type `{}`", keys::EDGE));
-    }
-    let chosen = relation.map_or_else(String::new, |name| format!("--relation '{name}' "));
-    Error::invalid(format!("data set `{root}` holds triples, expected edges")).hint(format!(
-        "make a graph of them: `outercore import {root} {chosen}--out {root}-graph`; `--relation` \
-         takes one relation, else all count"
-    ))
-}
-
 /// The arcs of an edge type: consecutive columns of the CSC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EdgePart {
@@ -72,7 +59,7 @@ impl GridSource {
     pub fn of(data_set: &DataSet, relation: Option<&str>) -> Result<Self> {
         let (schema, manifest) = (data_set.schema(), data_set.manifest());
         if manifest.edge_types.is_empty() {
-            return Err(no_edges(data_set, relation));
+            return Err(data_set.no_edges(relation));
         }
         let chosen = relation.map(|name| schema.edge_type(name)).transpose()?;
         let mut numbered: Vec<usize> = match chosen {

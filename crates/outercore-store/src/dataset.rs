@@ -269,10 +269,27 @@ impl DataSet {
     pub fn array(&self, key: &str) -> Result<ArrayRef> {
         let key = full_key(key);
         let Some(entry) = self.manifest.arrays.get(&key) else {
+            if keys::is_topology(&key) && self.has_array(keys::TRIPLES) {
+                return Err(self.no_edges(None));
+            }
             let keys = self.manifest.arrays.keys().cloned().collect();
             return Err(self.not_found(&format!("array `{key}`"), keys));
         };
         Ok(ArrayRef::new(&self.root, &key, entry))
+    }
+
+    /// The error for a data set without edges, of which `relation` is wanted: a knowledge graph has
+    /// triples instead.
+    pub fn no_edges(&self, relation: Option<&str>) -> Error {
+        let root = self.root.display();
+        if !self.has_array(keys::TRIPLES) {
+            return Error::invalid(format!("data set `{root}` has no edge type `{}`", keys::EDGE));
+        }
+        let chosen = relation.map_or_else(String::new, |name| format!("--relation '{name}' "));
+        Error::invalid(format!("data set `{root}` holds triples, expected edges")).hint(format!(
+            "make a graph of them: `outercore import {root} {chosen}--out {root}-graph`; \
+             `--relation` takes one relation, else all count"
+        ))
     }
 
     /// The node features.
