@@ -115,6 +115,7 @@ def convert(
         UnsupportedError: a data set that takes updates.
 
     Example:
+        >>> import numpy as np
         >>> import outercore as oc
         >>> from outercore.layouts import convert
         >>> graph = oc.open(tiny_dataset)
