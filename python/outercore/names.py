@@ -118,9 +118,12 @@ class Names:
         """
         number = self.find(name)
         if number is None:
-            guess = hint_like(str(name), self._near(str(name)))
+            guess = hint_like(str(name), self._near(str(name))) or self._example()
             raise NotFoundError(f"{self._kind} `{name}` is not in the data set{guess}")
         return number
+
+    def _example(self) -> str:
+        return f"\nhint: a name there is `{self.names([0])[0]}`" if len(self) else ""
 
     def _near(self, name: str) -> list[str]:
         """Names to compare a mistyped one with: all, or those near it in the order of names.

@@ -266,7 +266,7 @@ def purchases(**columns: list[Any]) -> dict[str, dict[str, list[Any]]]:
 @pytest.mark.parametrize(
     ("old", "new", "changed", "expected"),
     [
-        ("tables:", "tabels:", {}, ["`tabels` is not known", "known are tables"]),
+        ("tables:", "tabels:", {}, ["`tabels` is not known", "did you mean `tables`"]),
         (
             "maker, number\n  purchase",
             "[maker, number]\n  purchase",
@@ -283,7 +283,12 @@ def purchases(**columns: list[Any]) -> dict[str, dict[str, list[Any]]]:
         (SHOP, "", {}, ["expected tables below `tables:`"]),
         (SHOP, "tables: [a]", {}, ["`tables`", "found a list"]),
         (SHOP, "tables:\n  a:\n   b: {\n", {}, ["tables.yaml`: line"]),
-        ("time: day", "tim: day", {}, ["table `purchase`", "`tim` is not known", "foreign_keys"]),
+        (
+            "time: day",
+            "tim: day",
+            {},
+            ["table `purchase`", "`tim` is not known", "did you mean `time`"],
+        ),
         ("time: day", "time: dya", {}, ["table `purchase`", "no column `dya`", "`day`"]),
         ("time: day", "time: [day]", {}, ["table `purchase`: `time`", "found a list"]),
         ("time: day", "time: late", {}, ["column `late`: row 0: `yes` is no time", "2013-01-31"]),

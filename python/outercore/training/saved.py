@@ -153,9 +153,14 @@ def _own(
 def is_own(directory: Path) -> bool:
     """Whether the model's network is one of the user's own."""
     try:
-        return "network" in json.loads((directory / "model.json").read_bytes())
-    except (OSError, ValueError, TypeError):
+        described = json.loads((directory / "model.json").read_bytes())
+    except (OSError, ValueError):
         return False
+    return (
+        isinstance(described, dict)
+        and described.get("format") == _FORMAT
+        and ("network" in described)
+    )
 
 
 def is_exported(directory: Path) -> bool:
