@@ -66,10 +66,12 @@ def test_a_relation_is_found_in_a_dictionary_on_disk(
     assert str(raised.value) == f"{message}\nhint: did you mean `{RELATIONS[0]}`?"
 
 
-def test_no_name_is_suggested_where_none_is_like_it(knowledge: oc.Graph) -> None:
+def test_a_name_that_is_like_none_is_answered_with_one_that_is_there(knowledge: oc.Graph) -> None:
     with pytest.raises(oc.NotFoundError) as raised:
         knowledge.entity_id("Liechtenstein")
-    assert str(raised.value) == "entity `Liechtenstein` is not in the data set"
+    said, hint = str(raised.value).split("\n")
+    assert said == "entity `Liechtenstein` is not in the data set"
+    assert hint == f"hint: a name there is `{knowledge.entity_names([0])[0]}`"
 
 
 def test_arrays_splits_options_and_choices_are_suggested(tmp_path: Path, outcome: Any) -> None:
