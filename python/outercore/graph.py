@@ -83,6 +83,10 @@ class Graph:
         """Number of arcs in the CSC; an undirected edge counts twice."""
         return int(self._core.num_edges())
 
+    def __fspath__(self) -> str:
+        """The directory: a graph may stand where one is expected."""
+        return os.fspath(self.root)
+
     @property
     def node_types(self) -> dict[str, int]:
         """Number of nodes of each type, in the order of their names."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outercore import analytics, embedding, training
+from outercore.analytics.request import Source, root_of
 from outercore.errors import InvalidError, NotFoundError
 from outercore.runs.directory import is_data_set, made_by
 
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
     from outercore.embedding.use.result import EmbedResult
 
 
-def plan(job: str, data_set: str | Path, **options: Any) -> dict[str, Any]:
+def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
     """Show how a job would use its memory, before it is done.
 
     Args:
         job: `train`, `embed`, or the name of an algorithm such as `pagerank`.
-        data_set: its directory.
+        data_set: its directory, or an opened graph.
         options: those of the job, such as `memory="2GiB"`.
 
     Returns:
@@ -33,7 +34,7 @@ def plan(job: str, data_set: str | Path, **options: Any) -> dict[str, Any]:
         case "train":
             return training.plan(data_set, **options)
         case "embed":
-            return embedding.plan(data_set, **options)
+            return embedding.plan(root_of(data_set), **options)
     return analytics.plan(job, data_set, **options)
 
 

@@ -33,6 +33,16 @@ def test_a_run_of_either_job_is_resumed_by_one_function(data_set: Path, tmp_path
     assert len(oc.resume(tmp_path / "embedded", epochs=2).record["epochs"]) == 2
 
 
+def test_an_opened_graph_stands_for_its_directory(data_set: Path, tmp_path: Path) -> None:
+    graph, options = oc.open(data_set), {"fanout": (3, 2), "hidden": 8}
+    oc.train(graph, out=tmp_path / "run", epochs=1, **options)
+    assert oc.evaluate(tmp_path / "run", graph)["nodes"] > 0
+    assert oc.predict(graph, tmp_path / "run", tmp_path / "all.csv")["nodes"] == 200
+    assert oc.plan("train", graph, **options)["memory"] > 0
+    assert oc.plan("embed", graph, dim=8)["entities"] == 200
+    oc.embed(graph, out=tmp_path / "embedded", dim=8, epochs=1, negatives=10, threads=1)
+
+
 def test_what_is_no_run_is_refused(data_set: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="this is a data set"):
         oc.resume(data_set)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.analytics.request import Source, root_of
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.many_graphs import Labelled
 from outercore.names import Names
@@ -41,7 +42,7 @@ Columns: TypeAlias = dict[str, Any]
 
 
 def predict(
-    data_set: str | Path,
+    data_set: Source,
     model: str | Path,
     out: str | Path,
     *,
@@ -107,7 +108,7 @@ def predict(
     of_links = saved.task.kind == "links"
     if of_links != (edges is not None):
         raise InvalidError(_about_edges(directory, of_links))
-    graph = open_graph(Path(data_set))
+    graph = open_graph(root_of(data_set))
     config = config_under(saved, graph, memory)
     job = _Job(saved, directory, graph, config, out, observer, open_loader)
     rows = job.edges(str(edges)) if of_links else job.all()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.request import root_of
+from outercore.analytics.request import Source, root_of
 from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.far import FarOptions
 from outercore.many_graphs import Labelled, ManyGraphs
@@ -47,7 +47,7 @@ _COMMAND = "outercore train"
 
 
 def train(
-    data_set: str | Path,
+    data_set: Source,
     config: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     out: str | Path | None = None,
@@ -97,7 +97,7 @@ def train(
     own, options = _own(network, options)
     chosen, observer = configuration(config, options), observer or Observer()
     _require_own(chosen, own)
-    graph = open_graph(Path(root_of(data_set)))
+    graph = open_graph(root_of(data_set))
     chosen = _with_inputs(graph, chosen, observer)
     name = f"{Path(graph.root).resolve().name}-{chosen.model.kind.rpartition(':')[2]}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
@@ -108,7 +108,7 @@ def train(
 
 
 def plan(
-    data_set: str | Path,
+    data_set: Source,
     config: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     observer: Observer | None = None,
@@ -136,7 +136,7 @@ def plan(
     _require_own(chosen, own)
     if chosen.of_links and chosen.sampling.time is None:
         raise UnsupportedError("a plan for the task `link`: the run itself makes its graph")
-    graph = open_graph(Path(data_set))
+    graph = open_graph(root_of(data_set))
     chosen = _with_inputs(graph, chosen, observer)
     work: Any
     if chosen.of_links:
@@ -261,7 +261,7 @@ def _intact(run: TrainDirectory, network: Given | None, observer: Observer) -> b
 
 def evaluate(
     model: str | Path,
-    data_set: str | Path | None = None,
+    data_set: Source | None = None,
     *,
     split: str = "test",
     memory: str | None = None,
@@ -298,7 +298,7 @@ def evaluate(
     if validation == "sampled" and saved.config.of_graphs:
         what = "a network of whole graphs takes all neighbours, and samples none"
         raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
-    graph = open_graph(Path(data_set or _data_set_of(directory)))
+    graph = open_graph(_data_set_of(directory) if data_set is None else root_of(data_set))
     config = config_under(saved, graph, memory, far)
     observer = observer or Observer()
     if saved.task.kind == "links":
