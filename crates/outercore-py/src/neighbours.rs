@@ -1,13 +1,11 @@
 //! Sums over in-neighbours on NumPy's memory.
 
-use std::ops::Range;
-
 use numpy::{
     PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use outercore_core::Error;
 use outercore_kernels::{
-    Attention, Block, Id, Incoming, Likeness, add_alike, add_neighbours, attention_totals,
+    Attention, Block, Incoming, Likeness, add_alike, add_neighbours, attention_totals,
 };
 use pyo3::prelude::*;
 
@@ -31,6 +29,24 @@ enum Sources<'py> {
     Wide(PyReadonlyArray1<'py, u64>),
 }
 
+/// Does the same with arcs whose sources have 32 or 64 bits.
+macro_rules! with_arcs {
+    ($sources:expr, $next:expr, $ends:expr, $loops:expr, |$incoming:ident| $work:expr) => {
+        match $sources {
+            Sources::Narrow(sources) => {
+                let sources: &[u32] = sources.as_slice()?;
+                let $incoming = Incoming { sources, next: $next, ends: $ends, loops: $loops };
+                $work
+            }
+            Sources::Wide(sources) => {
+                let sources: &[u64] = sources.as_slice()?;
+                let $incoming = Incoming { sources, next: $next, ends: $ends, loops: $loops };
+                $work
+            }
+        }
+    };
+}
+
 /// Adds the rows of a block to the sums of the nodes that have an arc from there.
 #[pyfunction]
 #[pyo3(signature = (sources, next, ends, loops, block, rows_of, places, attention, totals, sums, threads))]
@@ -50,29 +66,16 @@ fn kernel_add_neighbours(
     threads: usize,
 ) -> PyResult<()> {
     let width = sums.shape()[1];
-    if rows_of.shape()[1] != width {
-        let text = format!("rows of {} numbers, expected {width}", rows_of.shape()[1]);
-        return Err(to_python(Error::invalid(text)));
-    }
-    let nodes: Range<u64> = block.0..block.1;
-    let places = places.as_ref().map(|places| places.as_slice()).transpose()?;
-    let block = Block { nodes, rows: rows(&rows_of)?, places };
+    let block = block_of(block, &rows_of, places.as_ref(), width)?;
     let totals = totals.as_ref().map(rows).transpose()?.unwrap_or_default();
     let attention = attention.as_ref().map(|scores| attention_of(scores, totals)).transpose()?;
     let (next, ends) = (next.as_slice_mut()?, ends.as_slice()?);
     let loops = loops.as_ref().map(|loops| loops.as_slice()).transpose()?;
     let sums = rows_mut(&mut sums)?;
     let (block, attention) = (&block, attention.as_ref());
-    match sources {
-        Sources::Narrow(sources) => {
-            let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
-            py.detach(|| add_neighbours(incoming, block, attention, sums, width, threads))
-        }
-        Sources::Wide(sources) => {
-            let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
-            py.detach(|| add_neighbours(incoming, block, attention, sums, width, threads))
-        }
-    }
+    with_arcs!(sources, next, ends, loops, |incoming| {
+        py.detach(|| add_neighbours(incoming, block, attention, sums, width, threads))
+    })
     .map_err(to_python)
 }
 
@@ -95,26 +98,14 @@ fn kernel_add_alike(
     threads: usize,
 ) -> PyResult<()> {
     let (width, heads) = (sums.shape()[1], most.shape()[1]);
-    if rows_of.shape()[1] != 2 * width {
-        let text = format!("rows of {} numbers, expected {}", rows_of.shape()[1], 2 * width);
-        return Err(to_python(Error::invalid(text)));
-    }
-    let places = places.as_ref().map(|places| places.as_slice()).transpose()?;
-    let block = Block { nodes: block.0..block.1, rows: rows(&rows_of)?, places };
+    let block = block_of(block, &rows_of, places.as_ref(), 2 * width)?;
     let (next, ends, loops) = (next.as_slice_mut()?, ends.as_slice()?, None);
     let (queries, sums) = (rows(&queries)?, rows_mut(&mut sums)?);
     let (most, totals) = (rows_mut(&mut most)?, rows_mut(&mut totals)?);
     let likeness = Likeness { queries, most, totals, heads };
-    match sources {
-        Sources::Narrow(sources) => {
-            let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
-            py.detach(|| add_alike(incoming, &block, likeness, sums, width, threads))
-        }
-        Sources::Wide(sources) => {
-            let incoming = Incoming { sources: sources.as_slice()?, next, ends, loops };
-            py.detach(|| add_alike(incoming, &block, likeness, sums, width, threads))
-        }
-    }
+    with_arcs!(sources, next, ends, loops, |incoming| {
+        py.detach(|| add_alike(incoming, &block, likeness, sums, width, threads))
+    })
     .map_err(to_python)
 }
 
@@ -136,26 +127,24 @@ fn kernel_attention_totals(
     let loops = loops.as_ref().map(|loops| loops.as_slice()).transpose()?;
     let totals = rows_mut(&mut totals)?;
     let (next, ends) = (next.as_slice_mut()?, ends.as_slice()?);
-    match sources {
-        Sources::Narrow(sources) => {
-            let sources: &[u32] = sources.as_slice()?;
-            totals_of(py, &Incoming { sources, next, ends, loops }, &attention, totals, threads)
-        }
-        Sources::Wide(sources) => {
-            let sources: &[u64] = sources.as_slice()?;
-            totals_of(py, &Incoming { sources, next, ends, loops }, &attention, totals, threads)
-        }
-    }
+    with_arcs!(sources, next, ends, loops, |incoming| {
+        py.detach(|| attention_totals(&incoming, &attention, totals, threads))
+    })
+    .map_err(to_python)
 }
 
-fn totals_of<I: Id>(
-    py: Python<'_>,
-    incoming: &Incoming<'_, I>,
-    attention: &Attention<'_>,
-    totals: &mut [f32],
-    threads: usize,
-) -> PyResult<()> {
-    py.detach(|| attention_totals(incoming, attention, totals, threads)).map_err(to_python)
+fn block_of<'a>(
+    (first, last): (u64, u64),
+    rows_of: &'a PyReadonlyArray2<'_, f32>,
+    places: Option<&'a PyReadonlyArray1<'_, u32>>,
+    width: usize,
+) -> PyResult<Block<'a>> {
+    if rows_of.shape()[1] != width {
+        let text = format!("rows of {} numbers, expected {width}", rows_of.shape()[1]);
+        return Err(to_python(Error::invalid(text)));
+    }
+    let places = places.map(|places| places.as_slice()).transpose()?;
+    Ok(Block { nodes: first..last, rows: rows(rows_of)?, places })
 }
 
 fn attention_of<'a>(scores: &'a Scores<'_>, totals: &'a [f32]) -> PyResult<Attention<'a>> {

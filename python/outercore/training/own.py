@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,22 +48,32 @@ def own_code(given: Given) -> OwnCode:
     return OwnCode(made, place, digest_of(made))
 
 
-def give(place: str, option: str = "--network") -> str:
-    """How a network that a run was made with is given again."""
-    shown = place if is_place(place) else "FILE.py:NAME"
-    return f"give it by `{option} {shown}`, in Python by `network=`"
+def own_again(
+    what: str, described: Mapping[str, str] | None, network: Given | None, option: str = "--network"
+) -> OwnCode | None:
+    """The network that `what` was made with, given again; `described` has its place and digest.
 
-
-def require_same(what: str, described: dict[str, Any], own: OwnCode) -> None:
-    """Refuses code whose text is another one than that which `described` has.
-
-    Errors: `InvalidError`, which begins with `what`.
+    Errors: `InvalidError`, which begins with `what`, where the network is missing, has another
+    text, or was given for a built-in model.
     """
+    if described is None and network is not None:
+        raise InvalidError(f"{what} was made with a built-in model\nhint: leave out `network`")
+    if described is None:
+        return None
+    place = described["place"]
+    if network is None:
+        shown = place if is_place(place) else "FILE.py:NAME"
+        raise InvalidError(
+            f"{what} was made with the network `{place}`\n"
+            f"hint: give it by `{option} {shown}`, in Python by `network=`"
+        )
+    own = own_code(network)
     if described["digest"] and own.digest and described["digest"] != own.digest:
         raise InvalidError(
-            f"{what} was made with the network `{described['place']}`, and `{own.place}` has "
-            "another text\nhint: give the code as it was, or start another run"
+            f"{what} was made with the network `{place}`, and `{own.place}` has another text\n"
+            "hint: give the code as it was, or start another run"
         )
+    return own
 
 
 class OwnNetwork(nn.Module):

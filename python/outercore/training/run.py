@@ -34,7 +34,7 @@ from outercore.training.metrics import Errors
 from outercore.training.open_work import open_predicting
 from outercore.training.opened import config_under, model_directory, open_graph, predicting
 from outercore.training.options import configuration
-from outercore.training.own import Given, OwnCode, give, own_code, require_same
+from outercore.training.own import Given, OwnCode, own_again, own_code
 from outercore.training.result import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
@@ -191,7 +191,7 @@ def resume(
     with only_run(directory.path, _COMMAND):
         graph = open_graph(directory.data_set)
         directory.require_same(graph)
-        own = _same_own(directory, network)
+        own = own_again(f"run `{directory.path}`", directory.own_network, network, "--model")
         before, config = directory.config(), changed(directory, options)
         if config != before:
             directory.change(config)
@@ -231,21 +231,6 @@ def _require_own(config: TrainConfig, own: OwnCode | None) -> None:
             f"model `{config.model.kind}`: a network of your own is taken from nowhere else\n"
             f"hint: give it again by `--model {config.model.kind}`"
         )
-
-
-def _same_own(run: TrainDirectory, network: Given | None) -> OwnCode | None:
-    """The network of a run of the user's own, given again."""
-    described = run.own_network
-    if (described is None) != (network is None):
-        was = "a built-in model" if described is None else f"the network `{described['place']}`"
-        again = "" if described is None else give(described["place"], "--model")
-        hint = again or "leave out `network`"
-        raise InvalidError(f"run `{run.path}` was made with {was}\nhint: {hint}")
-    if described is None or network is None:
-        return None
-    own = own_code(network)
-    require_same(f"run `{run.path}`", described, own)
-    return own
 
 
 def _intact(run: TrainDirectory, network: Given | None, observer: Observer) -> bool:

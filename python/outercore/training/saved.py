@@ -22,15 +22,7 @@ from outercore.training.config import TrainConfig
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
-from outercore.training.own import (
-    Given,
-    OwnCode,
-    OwnNetwork,
-    build_own,
-    give,
-    own_code,
-    require_same,
-)
+from outercore.training.own import Given, OwnCode, OwnNetwork, build_own, own_again
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
 from outercore.training.typed.models import TypedNetwork
@@ -125,7 +117,7 @@ def load_model(directory: Path, network: Given | None = None) -> SavedModel:
         what = "" if isinstance(error, CorruptError) else f"model `{directory}`: "
         raise CorruptError(f"{what}{error}\nhint: {_way_out(directory)}") from error
     config = TrainConfig.from_dict(described["config"])
-    own = _own(directory, described.get("network"), network)
+    own = own_again(f"model `{directory}`", described.get("network"), network)
     model = _build(config, described, own)
     try:
         model.load_state_dict(weights)
@@ -134,20 +126,6 @@ def load_model(directory: Path, network: Given | None = None) -> SavedModel:
             f"model `{directory}`: weights do not fit `model.json`: {error}"
         ) from None
     return SavedModel(model.eval(), _task(described["task"]), config)
-
-
-def _own(
-    directory: Path, described: dict[str, Any] | None, network: Given | None
-) -> OwnCode | None:
-    if (described is None) != (network is None):
-        was = "a built-in model" if described is None else f"the network `{described['place']}`"
-        hint = "leave out `network`" if described is None else give(described["place"])
-        raise InvalidError(f"model `{directory}` was made with {was}\nhint: {hint}")
-    if described is None or network is None:
-        return None
-    own = own_code(network)
-    require_same(f"model `{directory}`", described, own)
-    return own
 
 
 def is_own(directory: Path) -> bool:

@@ -130,7 +130,7 @@ fn an_array_that_is_given_twice_is_refused() {
         import.builder(&spec, DType::U8, &[]).err(),
     ];
     for error in again {
-        let error = error.expect("nobody refused it").to_string();
+        let error = error.expect("an error").to_string();
         assert!(error.contains("array `nodes/node/y` is given twice"), "{error}");
     }
     import.commit().unwrap();
