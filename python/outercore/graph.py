@@ -187,7 +187,7 @@ class Graph:
 
     def _texts(self, name: str) -> Names | None:
         """The texts of nodes called ``title``, or ``paper/title`` in a graph of several types."""
-        if name in self.arrays or _NODE_PREFIX + name in self.arrays:
+        if not isinstance(name, str) or name in self.arrays or _NODE_PREFIX + name in self.arrays:
             return None
         kind = ".".join(name.removeprefix("nodes/").rsplit("/", 1))
         kind = kind if "." in kind and "/" in name else f"{NODE}.{name}"

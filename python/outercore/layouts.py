@@ -10,7 +10,7 @@ from outercore import _native
 from outercore._native import Progress
 from outercore.analytics.request import Source, root_of
 from outercore.config.sizes import parse_size
-from outercore.errors import NotFoundError
+from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import Graph
 
 _PREFIX, _HEADER = "layout/", "/header"
@@ -144,6 +144,17 @@ def remove_layouts(graph: Source, *, array: str | None = None) -> int:
     if isinstance(graph, Graph):
         graph.reload()
     return removed
+
+
+def require_int8(graph: Graph, key: str) -> None:
+    """Errors: `NotFoundError` where the array `key` has no ``int8`` layout, `InvalidError` where it
+    is stale; both with the command that builds it."""
+    found = [one for one in layouts(graph) if one.array == key and one.precision == "int8"]
+    build = f"hint: build it: `outercore layout {graph.root} --array {key} --precision int8`"
+    if not found:
+        raise NotFoundError(f"array `{key}` has no int8 layout\n{build}")
+    if found[0].stale:
+        raise InvalidError(f"int8 layout of `{key}`: the array has changed since\n{build}")
 
 
 def layouts(graph: Graph) -> list[Layout]:

@@ -5,7 +5,6 @@ Arguments that a loader has itself, such as ``batch_size``, are not in it.
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from numbers import Number
 from typing import Any
 
 from outercore.errors import InvalidError, UnsupportedError
+from outercore.likeness import closest
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,14 @@ def refuse_arguments(given: Mapping[str, Any], loader: type, instead: Mapping[st
 
 
 def _unknown(name: str, loader: type) -> InvalidError:
-    methods = [vars(kind)["__init__"] for kind in loader.__mro__ if "__init__" in vars(kind)]
+    # What the loaders themselves take, and not what they hand on.
+    kinds = [kind for kind in loader.__mro__ if kind.__name__.endswith("Loader")]
+    methods = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
     takes = {one for method in methods for one in getattr(method, "__annotations__", {})}
     known = sorted(takes - {"options", "others", "return"})
-    close = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
-    guess = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
-    return InvalidError(f"{loader.__name__}: unknown argument `{name}`\nhint: {guess}")
+    guess = closest(name, [*known, *ARGUMENTS])
+    hint = f"did you mean `{guess}`?" if guess else f"known: {', '.join(known)}"
+    return InvalidError(f"{loader.__name__}: unknown argument `{name}`\nhint: {hint}")
 
 
 def _equal(value: Any, default: Any) -> bool:

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,9 @@ def digest_of(value: Any) -> str:
 def _from_file(what: str, path: Path) -> Any:
     if not path.is_file():
         raise NotFoundError(f"{what}: no file `{path}`")
-    name = f"outercore_own_{path.stem}"
+    # Two files of one name are two modules: `inspect` looks their texts up by it.
+    digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]
+    name = f"outercore_own_{path.stem}_{digest}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from outercore.config.durations import format_duration
 from outercore.config.sizes import format_size
 
 Rows = Sequence[tuple[str, str]]
 """Names and values."""
-_MOST_ROWS = 8
+_MOST_ROWS, _MOST_ITEMS = 8, 6
 _BYTES = frozenset(
     [
         *("budget", "reserved", "staging", "sampled", "delivered", "slots", "state", "pinned"),
@@ -70,7 +71,9 @@ class Forecast(Shown, dict[str, Any]):
         rows = []
         for key, name in (("first_epoch", "first epoch"), ("later_epochs", "later epochs")):
             if one := self.get(key):
-                taken = f"{one['seconds']:.3g} s, {format_size(round(one['bytes']))} read"
+                taken = (
+                    f"{format_duration(one['seconds'])}, {format_size(round(one['bytes']))} read"
+                )
                 rows.append((name, f"{taken}, limited by: {one['bottleneck']}"))
         return f"Forecast, {self.get('batches', 0):,} batches an epoch", rows
 
@@ -114,4 +117,6 @@ def value_of(name: str, value: Any) -> str:
         return format_size(value) if is_size else f"{value:,}"
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS:
+        return ", ".join(map(str, value)) or "none"
     return value if isinstance(value, str) else short(value)

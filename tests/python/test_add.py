@@ -141,3 +141,10 @@ def test_refusals_say_what_to_give(plain: Path, outcome: Any) -> None:
         code, _, told = outcome("add", plain, *arguments)
         assert code == 1, arguments
         assert said in told
+
+
+def test_a_mask_by_rows_says_nothing_of_nodes_with_names(named: Path, outcome: Any) -> None:
+    Path("mask.csv").write_text("train\nTrue\nFalse\nTrue\n")
+    code, _, told = outcome("add", named, "--split", "train=mask.csv")
+    assert code == 1
+    assert "hint: add a column `id` with the names" in told

@@ -174,3 +174,25 @@ def test_options_of_an_import_hold(tmp_path: Path) -> None:
     edges = pd.DataFrame({"a": [0, 1], "b": [1, 0]})
     graph = oc.from_pandas(edges, tmp_path / "g", options=ImportOptions(undirected=True))
     assert graph.num_edges == 4
+
+
+def test_nodes_without_a_row_have_no_label_and_no_text(tmp_path: Path) -> None:
+    edges = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
+    for place, labels in enumerate(([True, False], np.array([4, 0], np.uint8))):
+        nodes = pd.DataFrame({"id": ["c", "a"], "team": labels, "city": ["Rom", "Ulm"]})
+        graph = oc.from_pandas(edges, tmp_path / str(place), nodes=nodes, labels="team")
+        assert by_name(graph, "y") == {"a": int(labels[1]), "b": -1, "c": int(labels[0])}
+        assert by_name(graph, "city") == {"a": "Ulm", "b": "", "c": "Rom"}
+
+
+def test_features_that_float32_does_not_hold_are_told(tmp_path: Path) -> None:
+    edges = pd.DataFrame({"source": [0], "target": [1]})
+    nodes = pd.DataFrame({"size": [16777217, 1]})
+    with pytest.raises(InvalidError, match="16777217"):
+        oc.from_pandas(edges, tmp_path / "g", nodes=nodes, features=["size"])
+
+
+def test_a_name_that_is_no_text_is_told(tmp_path: Path) -> None:
+    graph = oc.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), tmp_path / "g")
+    with pytest.raises(InvalidError):
+        graph.array(5)  # type: ignore[arg-type]

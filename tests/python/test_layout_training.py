@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from outercore import _native  # noqa: E402
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError  # noqa: E402
-from outercore.layouts import build_layout  # noqa: E402
+from outercore.layouts import build_layout, convert  # noqa: E402
 from typed_fakes import planted_types  # noqa: E402
 
 LINKS: dict[str, Any] = {"task": "link", "precision": "int8", "epochs": 1}
@@ -95,6 +95,10 @@ def test_a_model_trained_on_int8_is_scored_on_the_same_values(
     assert record["result"]["scores"] == same["result"]["scores"]
     found = oc.predict(graph.root, tmp_path / "run", tmp_path / "scores.parquet")
     assert found["nodes"] == 600
+    # Scales of other values would be wrong without a word.
+    convert(graph, "float16")
+    with pytest.raises(InvalidError, match=r"array has changed since\nhint: build it: `outercore"):
+        oc.evaluate(tmp_path / "run")
 
 
 def test_types_of_nodes_have_int8_rows_of_their_own(tmp_path: Path) -> None:

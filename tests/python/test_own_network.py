@@ -221,3 +221,17 @@ def test_the_command_trains_resumes_and_evaluates(planted: Path, code: str, tmp_
     refused = outercore("export-model", run)
     assert refused.exit_code != 0
     assert "not your own network" in str(refused.exception)
+
+
+def test_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
+    from outercore.own_code import digest_of, from_place
+
+    found = []
+    for place, aggregation in (("a", "max"), ("b", "sum")):
+        (tmp_path / place).mkdir()
+        file = tmp_path / place / "mine.py"
+        file.write_text(SOURCE.replace('aggr="max"', f'aggr="{aggregation}"'))
+        found.append(from_place("model", f"{file}:Deep", "mine.py:Deep"))
+        if place == "a":
+            before = digest_of(found[0])
+    assert digest_of(found[0]) == before != digest_of(found[1])

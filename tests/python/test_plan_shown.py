@@ -37,11 +37,11 @@ def planned(**later: Any) -> dict[str, Any]:
 def test_the_verdict_names_what_limits_and_what_would_hold_all_rows() -> None:
     # Three more GiB of slots, of which validation takes a quarter on top.
     assert verdict(planned()) == (
-        "A later epoch reads 3.0 GiB and takes about 1 min 11 s; the disk limits it. "
+        "A later epoch reads 3.0 GiB and takes about 71 s; the disk limits it. "
         "With 6.0 GiB all feature rows stay in memory."
     )
     assert verdict(planned(bytes=0, rows_read=0, bottleneck="model")) == (
-        "A later epoch reads nothing and takes about 1 min 11 s; the network limits it. "
+        "A later epoch reads nothing and takes about 71 s; the network limits it. "
         "All feature rows stay in memory."
     )
     assert verdict({**planned(), "forecast": {}}) == "The budget is enough."

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from outercore.cli import console, options
+from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
     from outercore.training.canary import Canary
+
+_ADVICE = (
+    "import the data set again, with times for both directions of edges and each node in one split"
+)
 
 
 def check(
@@ -42,12 +47,15 @@ def check(
     """
     from outercore import _native
 
+    if time is not None and not canary:
+        raise InvalidError("--time: no effect without `--canary`\nhint: add `--canary`")
     with console.bars(quiet=json) as progress:
         report = _native.check(data_set, progress)
     problems = report["problems"]
     found = _canaries(data_set, time, quiet=json) if canary and not problems else []
     if json:
-        console.json_data(report | ({"canary": [_fields(one) for one in found]} if canary else {}))
+        looked = canary and not problems
+        console.json_data(report | ({"canary": [_fields(one) for one in found]} if looked else {}))
     elif problems:
         _show(report)
     else:
@@ -62,7 +70,7 @@ def _canaries(data_set: Any, time: str | None, *, quiet: bool) -> list[Canary]:
     from outercore.graph import Graph
     from outercore.training.canary import canaries
 
-    return canaries(Graph(data_set), time, told=lambda name: None if quiet else console.note(name))
+    return canaries(Graph(data_set), time, told=lambda text: None if quiet else console.note(text))
 
 
 def _fields(one: Canary) -> dict[str, Any]:
@@ -91,11 +99,6 @@ def _show_canaries(found: list[Canary]) -> None:
     for one in found:
         for what, count in one.seen.items():
             console.error(f"{one.guard}: {count:,} {what}\nhint: {_ADVICE}")
-
-
-_ADVICE = (
-    "import the data set again, with times for both directions of edges and each node in one split"
-)
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from outercore.cli.progress_line import GAP, ProgressLine
 from outercore.config.sizes import format_size
+from outercore.shown import value_of
 from outercore.storage import device_errors
 
 _stdout = Console(highlight=False, soft_wrap=True)
@@ -114,7 +115,7 @@ Cells = Mapping[str, Callable[[Any], str]]
 def cells_of(names: Iterable[str]) -> Cells:
     """Columns that show values of records by their names."""
     return {
-        name.replace("_", " "): lambda record, name=name: shown(name, record[name])  # type: ignore[misc]
+        name.replace("_", " "): lambda record, name=name: value_of(name, record[name])  # type: ignore[misc]
         for name in names
     }
 
@@ -260,18 +261,5 @@ def flat(
             rows.extend(flat(value, f"{name}.", sizes=sizes))
         else:
             is_size = key in sizes and type(value) is int
-            rows.append((name, format_size(value) if is_size else shown(key, value)))
+            rows.append((name, format_size(value) if is_size else value_of(key, value)))
     return rows
-
-
-def shown(key: str, value: Any) -> str:
-    """A value as people read it."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(str(item) for item in value) or "none"
-    if isinstance(value, int):
-        return f"{format_size(value)}" if key.endswith(("bytes", "memory")) else f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -16,6 +16,7 @@ from outercore.cli import console, options
 from outercore.config.sizes import parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.likeness import hint_like
+from outercore.shown import value_of
 
 if TYPE_CHECKING:
     from outercore.scheduling.launch import JobState
@@ -202,10 +203,10 @@ def _line(state: JobState) -> str:
     words: list[str] = [state.status]
     if state.status == "running":
         cores = ",".join(str(core) for core in state.cores)
-        words.append(f"on cores {cores} with {console.shown('memory', state.memory)}")
+        words.append(f"on cores {cores} with {value_of('memory', state.memory)}")
         words += [] if state.estimate is None else [f"about {state.estimate:.3g} s"]
     if state.status == "done":
-        words.append(f"in {console.shown('seconds', state.seconds)} s")
+        words.append(f"in {value_of('seconds', state.seconds)} s")
     return ", ".join([*words, *([state.error] if state.error else [])])
 
 

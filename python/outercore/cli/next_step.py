@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
+from typing import Any
 
 from outercore.errors import BudgetError, OutercoreError
 
 _MIB = 1 << 20
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
-_OPTION = re.compile(r"`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
+_OPTION = re.compile(r"(?<!leave out )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
 """An option in a hint, with a value that is no placeholder such as FILE."""
 _FLAGS = ("--overwrite",)
 """Options without a value that hints name."""
 
 
-def with_command(error: OutercoreError, arguments: Sequence[str]) -> str:
+def options_of(command: Any, arguments: Sequence[str]) -> set[str]:
+    """The options that a command line takes: those of the innermost command that it names."""
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {name for parameter in command.params for name in parameter.opts}
+
+
+def with_command(
+    error: OutercoreError, arguments: Sequence[str], known: Callable[[], Container[str]]
+) -> str:
     """The message of an error, with the command that follows from its hint.
+
+    `known` gives the options that the command takes.
 
     Example:
         >>> error = BudgetError("25% is too small\\nhint: give more", 3 * 2**20 + 1)
-        >>> print(with_command(error, ["run", "wcc", "papers", "--memory", "25%"]))
+        >>> known = lambda: {"--epochs", "--memory"}
+        >>> print(with_command(error, ["run", "wcc", "papers", "--memory", "25%"], known))
         25% is too small
         hint: `outercore run wcc papers --memory 4MiB`; or give more
         >>> error = OutercoreError("2 are done\\nhint: `--epochs 3` or more continues")
-        >>> print(with_command(error, ["train", "--resume", "first", "--epochs", "1"]))
+        >>> print(with_command(error, ["train", "--resume", "first", "--epochs", "1"], known))
         2 are done
         hint: `--epochs 3` or more continues: `outercore train --resume first --epochs 3`
     """
@@ -45,19 +58,34 @@ def with_command(error: OutercoreError, arguments: Sequence[str]) -> str:
     option = _OPTION.search(hint)
     if option is None or (option[2] is None and option[1] not in _FLAGS):
         return message
+    if option[1] not in known():
+        return message
     return f"{message}: `{_command(arguments, option[1], option[2])}`"
 
 
 def _command(arguments: Sequence[str], option: str, value: str | None) -> str:
-    """The command with an option as well, or with another value of it."""
+    """The command with an option as well, or with another value of it.
+
+    Of several values `NAME=...` of one option, that of the same name is replaced.
+
+    Example:
+        >>> words = ["train", "p", "--set", "a.b=1", "--set", "c.d=2"]
+        >>> _command(words, "--set", "c.d=3")
+        'outercore train p --set a.b=1 --set c.d=3'
+        >>> _command(["train", "p"], "--overwrite", None)
+        'outercore train p --overwrite'
+    """
     words = list(arguments)
-    given = [] if value is None else [value]
+    if value is None:
+        return _joined(words if option in words else [*words, option])
+    named, is_named, _ = value.partition("=")
+    start = named + is_named if is_named else ""
     for place, word in enumerate(words):
-        if word == option:
-            return _joined([*words[: place + 1], *given, *words[place + 1 + len(given) :]])
-        if word.startswith(f"{option}="):
+        if word == option and "".join(words[place + 1 : place + 2]).startswith(start):
+            return _joined([*words[: place + 1], value, *words[place + 2 :]])
+        if word.startswith(f"{option}={start}"):
             return _joined([*words[:place], f"{option}={value}", *words[place + 1 :]])
-    return _joined([*words, option, *given])
+    return _joined([*words, option, value])
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from outercore.cli import config_options, console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
+from outercore.config.durations import format_duration
 from outercore.config.sizes import format_size, parse_size
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
@@ -22,7 +23,7 @@ _ORDER: console.Cells = {
     ),
     "prefetch": lambda one: f"{one['prefetchable']:,}/{one['swaps']:,}",
     "hidden": lambda one: f"{one['hidden']:,}",
-    "epoch": lambda one: _seconds(one["epoch_seconds"]),
+    "epoch": lambda one: format_duration(one["epoch_seconds"]),
 }
 """What is shown of an order of partitions; the one that a run would take has a star."""
 
@@ -136,7 +137,7 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("device reads", f"{format_size(rates['read_bandwidth'])}/s{how}"))
         how = ", measured" if rates.get("write_measured") else ""
         rows.append(("device writes", f"{format_size(rates['write_bandwidth'])}/s{how}"))
-    rows.append(("expected epoch", _seconds(planned["epoch_seconds"])))
+    rows.append(("expected epoch", format_duration(planned["epoch_seconds"])))
     for name, title in (("validation", "one validation"), ("final", "final figures")):
         if (ranking := planned["ranking"].get(name)) is not None:
             rows.append((title, _of_ranking(ranking)))
@@ -149,7 +150,7 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
 def _of_ranking(ranking: dict[str, Any]) -> str:
     passes = ranking["passes"]
     parts = [
-        _seconds(ranking["seconds"]),
+        format_duration(ranking["seconds"]),
         f"{ranking['triples']:,} triples",
         f"{passes:,} {'pass' if passes == 1 else 'passes'} over the table",
     ]
@@ -166,9 +167,3 @@ def _theorem(orders: list[dict[str, Any]]) -> str:
     verdict = "hides" if chosen["hides"] else "does not hide"
     relation = "at least" if chosen["hides"] else "below"
     return f"I/O {verdict} (theorem 3): density {density:.3g} is {relation} {least:.3g}"
-
-
-def _seconds(value: float) -> str:
-    if value < 120:
-        return f"{value:.1f} s"
-    return f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"

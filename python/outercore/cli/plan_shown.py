@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outercore.cli import console
+from outercore.config.durations import format_duration
 from outercore.config.sizes import format_size
 
 _LIMITS = {
@@ -64,14 +65,14 @@ def _memory(planned: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _epochs(forecast: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     epochs = [forecast["first_epoch"], forecast["later_epochs"]]
     lines: list[tuple[str, Any]] = [
-        ("time", lambda one: seconds(one["seconds"])),
+        ("time", lambda one: format_duration(one["seconds"])),
         ("read", lambda one: format_size(one["bytes"])),
         ("reads", lambda one: f"{one['requests']:,.0f}"),
         ("rows found in memory", lambda one: f"{one['hit_ratio']:.1%}"),
-        ("sampling, by itself", lambda one: seconds(one["sample_s"])),
-        ("reading rows", lambda one: seconds(one["fetch_s"])),
-        ("putting together", lambda one: seconds(one["assemble_s"])),
-        ("network", lambda one: seconds(one["train_s"])),
+        ("sampling, by itself", lambda one: format_duration(one["sample_s"])),
+        ("reading rows", lambda one: format_duration(one["fetch_s"])),
+        ("putting together", lambda one: format_duration(one["assemble_s"])),
+        ("network", lambda one: format_duration(one["train_s"])),
     ]
     return [(name, *(shown(one) for one in epochs)) for name, shown in lines]
 
@@ -83,7 +84,7 @@ def verdict(planned: Mapping[str, Any]) -> str:
     later = planned["forecast"]["later_epochs"]
     limit = _LIMITS.get(later["bottleneck"], later["bottleneck"])
     reads = format_size(later["bytes"]) if later["bytes"] else "nothing"
-    said = f"A later epoch reads {reads} and takes about {seconds(later['seconds'])}; "
+    said = f"A later epoch reads {reads} and takes about {format_duration(later['seconds'])}; "
     said += f"{limit} limits it."
     if not later["rows_read"]:
         return f"{said} All feature rows stay in memory."
@@ -99,23 +100,3 @@ def _for_all_rows(planned: Mapping[str, Any]) -> int:
     share = planned["validation_memory"] / planned["memory"]
     more = (training["num_rows"] - kept) * slot / max(1 - share, 0.01)
     return int(planned["memory"] + more)
-
-
-def seconds(count: float) -> str:
-    """A duration.
-
-    Example:
-        >>> seconds(0.0421), seconds(38.2), seconds(410), seconds(9000)
-        ('42 ms', '38 s', '6 min 50 s', '2 h 30 min')
-    """
-    if count < 1:
-        return f"{count * 1000:.0f} ms"
-    if count < 10:
-        return f"{count:.1f} s"
-    if count < 60:
-        return f"{count:.0f} s"
-    minutes, rest = divmod(round(count), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min"

@@ -24,9 +24,6 @@ GAP = "  "
 class ProgressLine(ProgressColumn):
     """The line of a task; what is in its field `status` is added as far as there is room."""
 
-    # The display redraws five times a second: there is no need to keep an older line.
-    max_refresh = None
-
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
@@ -36,12 +33,10 @@ class ProgressLine(ProgressColumn):
         room = self._console.width - _SPINNER
         name, bar, figures = fitted(task.description, _figures(task), task.fields["status"], room)
         line = Table.grid(padding=(0, 1))
-        drawn = ProgressBar(
-            total=task.total, completed=task.completed, width=bar, pulse=not task.started
-        )
         # A bar that knows no end says nothing that the spinner does not.
         cells: list[RenderableType] = [Text(name), Text(figures)]
         if bar and task.total:
+            drawn = ProgressBar(total=task.total, completed=task.completed, width=bar)
             cells.insert(1, drawn)
         for _ in cells:
             line.add_column(no_wrap=True)

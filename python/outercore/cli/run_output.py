@@ -10,6 +10,7 @@ import numpy as np
 from outercore.analytics.running import COMPONENTS
 from outercore.cli import console
 from outercore.cli.run_largest import largest
+from outercore.config.durations import format_duration
 from outercore.config.sizes import format_size, parse_size
 from outercore.graph import Graph
 from outercore.node_numbers import NodeNumbers
@@ -53,7 +54,7 @@ def show(done: Any, job: Job, record: Path | None) -> None:
     reads, counters = done.counters["reads"], done.counters
     fetched = reads["bytes"] + counters["pinned_bytes"]
     rows = [
-        ("seconds", f"{counters['seconds']:.3g}"),
+        ("time", format_duration(counters["seconds"])),
         ("passes", f"{counters['passes']:,}"),
         ("read", format_size(reads["bytes"])),
         ("from memory", f"{counters['pinned_bytes'] / fetched:.0%}" if fetched else "-"),
@@ -61,7 +62,7 @@ def show(done: Any, job: Job, record: Path | None) -> None:
     far = counters.get("far") or {}
     if far:
         rows += [
-            ("prepared in", f"{counters['prepare_seconds']:.3g} s"),
+            ("prepared in", format_duration(counters["prepare_seconds"])),
             ("from far memory", format_size(far["far_bytes"])),
         ]
     kept = {"array": job.save, "file": job.out}

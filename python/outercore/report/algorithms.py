@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from outercore.config.durations import format_duration
 from outercore.config.sizes import format_size
 from outercore.report import algorithm_charts as charts
-from outercore.report.elements import comparison, duration, grid, summary, text_of
+from outercore.report.elements import comparison, grid, summary, text_of
 from outercore.report.runs import AlgorithmRun
 
 
@@ -37,7 +38,7 @@ def _summary(run: AlgorithmRun, place: int) -> str:
     fetched = sum(tiers.values())
     tiles = [
         ("algorithm", escape(run.algorithm)),
-        ("time", duration(run.seconds)),
+        ("time", format_duration(run.seconds)),
         ("passes", f"{counters.get('passes', 0):,}"),
         ("read from the disk", format_size(tiers["disk"])),
         ("from memory", f"{tiers['memory'] / fetched:.0%}" if fetched else "-"),
@@ -47,7 +48,7 @@ def _summary(run: AlgorithmRun, place: int) -> str:
         ("peak of the process", format_size(run.record["peak_memory_bytes"])),
     ]
     if run.prepare_seconds:
-        tiles.insert(2, ("time of preparing", duration(run.prepare_seconds)))
+        tiles.insert(2, ("time of preparing", format_duration(run.prepare_seconds)))
     if "far" in tiers:
         tiles.insert(4, ("read from far memory", format_size(tiers["far"])))
     lost = (counters.get("far") or {}).get("failed_over", 0)

@@ -218,7 +218,8 @@ def gantt(
             showlegend=False,
             marker={"color": colours.get(name, GREY), "line": {"width": 0}},
             customdata=["" if number is None else f" {number + 1}" for number in numbers],
-            hovertemplate="%{y}%{customdata}: %{x:.3f} from %{base:.3f}<extra></extra>",
+            hovertemplate=f"%{{y}}%{{customdata}}: %{{x:.3f}} {unit.name} "
+            "from %{base:.3f}<extra></extra>",
         )
     figure.update_layout(
         barmode="overlay", hovermode="closest", height=max(220, 110 + 42 * len(names))

@@ -158,18 +158,6 @@ def _table(head: str, rows: Sequence[str]) -> str:
     return f"<div class='card scroll'><table>{head}{''.join(rows)}</table></div>"
 
 
-def duration(seconds: float) -> str:
-    """A time with its unit.
-
-    Example:
-        >>> duration(0.00287), duration(75), duration(4000)
-        ('2.87 ms', '75 s', '66.7 min')
-    """
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:,.1f} min"
-
-
 def memory_of(config: Mapping[str, Any]) -> str:
     """The memory budget as it was given, sizes in the units of all others."""
     given = str(config["memory"])

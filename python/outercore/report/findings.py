@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from outercore.config.durations import format_duration
 from outercore.report.runs import AlgorithmRun, EmbeddingRun, EpochRun, Recorded, Run
 from outercore.runs import record as records
 
@@ -43,7 +44,7 @@ def warnings(run: Recorded) -> list[str]:
             + (
                 "`outercore embed --held-out 0.05` holds out triples for it."
                 if isinstance(run, EmbeddingRun)
-                else "Import the data set again with `--split valid=FILE`."
+                else "`outercore add DATA --split valid=FILE` adds a split for it."
             )
         )
     error = (run.record.get("result") or {}).get("error")
@@ -122,7 +123,10 @@ def _validation(run: EpochRun) -> Iterator[str]:
     training = sum(epoch["seconds"] for epoch in run.epochs)
     validation = sum(epoch["validation_seconds"] for epoch in run.epochs)
     if validation > training:
-        yield f"Validation took longer than training: {validation:.3g} s, {training:.3g} s."
+        yield (
+            f"Validation took longer than training: {format_duration(validation)}, "
+            f"{format_duration(training)}."
+        )
 
 
 def _loss(run: EpochRun) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from outercore.config.durations import format_duration
 from outercore.config.sizes import format_size
 from outercore.report import charts
 from outercore.report.elements import grid, memory_of, summary
@@ -79,7 +80,7 @@ def _shown(value: float, unit: str) -> str:
             return format_size(round(value))
         case "ratio":
             return f"{value:.1%}"
-    return f"{value:.3g} s"
+    return format_duration(value)
 
 
 def _score(value: float | None) -> str:

@@ -21,6 +21,7 @@ from outercore.sources.edges import digest_of, from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
 from outercore.sources.pyg_attributes import numpy_of, splits_of
 from outercore.sources.rows import RowSource, from_array
+from outercore.sources.table import exactly
 from outercore.sources.texts import text_arrays
 from outercore.sources.triples import names_of
 from outercore.split_names import normal_split
@@ -163,7 +164,7 @@ class _Opening:
             parts = [self._numbers(name) for name in graph.features]
             rows = np.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
             if rows.dtype.kind != "f":
-                rows = rows.astype(np.float32)
+                rows = exactly(rows, np.dtype(np.float32), f"{graph.name}: features")
             found.append(NodeArray("features", "x", from_array("features", rows)))
         if graph.labels:
             labels = self._numbers(graph.labels, absent=-1)
@@ -205,7 +206,11 @@ class _Opening:
                 f"{where}: {self._count - len(rows)} nodes have no row\n"
                 "hint: give every node a row, or make the column one of fractions"
             )
-        ordered = np.full((self._count, *values.shape[1:]), absent or 0, values.dtype)
+        if len(rows) < self._count and absent == -1 and values.dtype.kind in "bu":
+            # Nothing below 0 has a place in these types.
+            values = values.astype(np.int64)
+        filled = 0 if absent is None else absent
+        ordered = np.full((self._count, *values.shape[1:]), filled, values.dtype)
         ordered[rows] = values
         return ordered
 

@@ -101,6 +101,11 @@ def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSourc
     files = states(spec.path)
     table = open_node_table(spec, reading)
     columns = split_columns(name, spec, table)
+    if columns.mask is not None and columns.ids is None and reading.ids is not None:
+        raise InvalidError(
+            f"--split: `{file}`: column `{columns.mask}` counts rows, but nodes have names\n"
+            "hint: add a column `id` with the names"
+        )
     if columns.mask is None and columns.ids is not None and reading.ids is not None:
         rows = _by_name(spec, table, columns.ids, reading.ids)
         return name, replace(rows, files=files, notes=[columns.described(name, table)])

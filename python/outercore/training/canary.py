@@ -119,11 +119,13 @@ class _Model:
 
 def _area(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
     """How often a positive scores above a negative; ties count half."""
+    if not (len(positive) and len(negative)):
+        return 0.5
     ascending = np.sort(negative)
     below = np.searchsorted(ascending, positive, "left") + np.searchsorted(
         ascending, positive, "right"
     )
-    return float(below.sum()) / (2 * max(len(positive) * len(negative), 1))
+    return float(below.sum()) / (2 * len(positive) * len(negative))
 
 
 def _timed_types(graph: Graph, name: str) -> list[str]:

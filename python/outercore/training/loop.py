@@ -139,8 +139,8 @@ class Trainer:
             return False
         self._best = unpack(snapshot.tensors, self._model, self._adam)
         self._position = snapshot.position
-        # The run may have got more epochs, or more patience.
-        self._position.finished = self._position.finished and self._is_over()
+        # The run may have got other epochs, or other patience.
+        self._position.finished = self._is_over()
         self._timeline = records.Timeline(self._position.timeline)
         return True
 

@@ -67,5 +67,5 @@ def _missing(graph: Labelled, name: str) -> NotFoundError:
     known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
     return NotFoundError(
         f"data set `{graph.root}`: no split `{name}`; it has {known}\n"
-        f"hint: import the data set again with `--split {name}=FILE`"
+        f"hint: `outercore add {graph.root} --split {name}=FILE` adds it"
     )

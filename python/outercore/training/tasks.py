@@ -179,7 +179,7 @@ def array_key(graph: Labelled, name: str) -> str:
         )
         raise NotFoundError(
             f"data set `{graph.root}`: no node array `{name}`; it has {known or 'none'}\n"
-            f"hint: import it with `--features`, `--labels` or `--array {name}=FILE`"
+            f"hint: `outercore add {graph.root} --array {name}=FILE` adds it"
         )
     return key
 

@@ -21,7 +21,7 @@ from outercore.errors import BudgetError
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.streamed.columns import Columns, Targets
-from outercore.training.streamed.files import Moved, Rows, RowsInMemory, Steps, rows_of
+from outercore.training.streamed.files import Int8Rows, Moved, Rows, RowsInMemory, rows_of
 from outercore.training.streamed.layer import Layer, LayerArcs, LayerPlan, plan_layer
 from outercore.training.streamed.messages import OwnOnDisk
 from outercore.training.streamed.steps import Computation
@@ -167,7 +167,9 @@ class Exact:
                     yield name, np.arange(first, last), state
                     self._observer.evaluation_advanced(1)
 
-    def _features(self, rows: Rows | RowsInMemory | Steps | None, first: int, last: int) -> Tensor:
+    def _features(
+        self, rows: Rows | RowsInMemory | Int8Rows | None, first: int, last: int
+    ) -> Tensor:
         if rows is None:
             return torch.empty(last - first, 0)
         self.moved.features_read += rows.row_bytes * (last - first)

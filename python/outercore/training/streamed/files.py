@@ -16,6 +16,7 @@ from torch import Tensor
 
 from outercore.config.common import Precision
 from outercore.errors import CorruptError
+from outercore.layouts import require_int8
 from outercore.storage import device_errors
 from outercore.training.tasks import array_key
 
@@ -99,14 +100,16 @@ class RowsInMemory:
         return torch.from_numpy(wide)
 
 
-class Steps:
+class Int8Rows:
     """`Rows` whose values are those of the nearest `int8` steps, as loaders deliver them.
 
     Both products and sums are rounded to float32, as in the core: the values have the same bits.
     """
 
     def __init__(self, rows: Rows | RowsInMemory, graph: Graph, key: str) -> None:
-        """Errors: `NotFoundError` where the array has no `int8` layout."""
+        """Errors: `NotFoundError` where the array has no `int8` layout; `InvalidError` where it is
+        stale."""
+        require_int8(graph, key)
         self._rows = rows
         self.row_bytes = rows.row_bytes
         self._scale, self._offset = (
@@ -125,7 +128,7 @@ class Steps:
 @contextmanager
 def rows_of(
     graph: Graph, key: str, precision: Precision = "exact"
-) -> Iterator[Rows | RowsInMemory | Steps]:
+) -> Iterator[Rows | RowsInMemory | Int8Rows]:
     """The rows of an array of a data set, or of the `.npy` at the path `key`."""
     rows: Rows | RowsInMemory
     if key.endswith(".npy"):
@@ -138,7 +141,7 @@ def rows_of(
         entry = graph.manifest["arrays"][key]
         rows = Rows(Path(graph.root) / entry["file"], entry)
     try:
-        yield Steps(rows, graph, key) if precision == "int8" else rows
+        yield Int8Rows(rows, graph, key) if precision == "int8" else rows
     finally:
         rows.close()
 
