@@ -53,6 +53,8 @@ def place_of(value: Any) -> str:
         >>> place_of(max)
         'builtins:max'
     """
+    while isinstance(value, functools.partial):
+        value = value.func
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}:{named.__qualname__}"
 

@@ -100,6 +100,9 @@ def test_types_that_are_not_smaller_and_arrays_that_are_not_there(graph: oc.Grap
         convert(graph, "bfloat16")
     with pytest.raises(NotFoundError, match="`nothing`"):
         convert(graph, "float16", array="nothing")
+    for fixed in ("y", "edges/edge/offsets"):
+        with pytest.raises(InvalidError, match="its type is fixed"):
+            convert(graph, "float16", array=fixed)
 
 
 def test_other_bytes_than_were_written_are_refused(graph: oc.Graph) -> None:

@@ -235,3 +235,17 @@ def test_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
         if place == "a":
             before = digest_of(found[0])
     assert digest_of(found[0]) == before != digest_of(found[1])
+
+
+def test_a_partial_function_decides_what_it_binds() -> None:
+    from functools import partial
+
+    from torch_geometric.nn import GCN
+
+    from outercore.training.config import ModelConfig
+    from outercore.training.own import build_own, own_code
+
+    own = own_code(partial(GCN, hidden_channels=5))
+    network: Any = build_own(own, ModelConfig(hidden=8), 2, 12, 4)
+    assert network.module.hidden_channels == 5
+    assert own.place.endswith(":GCN")

@@ -301,6 +301,11 @@ def test_a_source_beyond_the_last_node_of_its_type_is_told(
     for kind in ("rgcn", "hgt"):
         with pytest.raises(CorruptError, match=r"author,writes,paper`: a source is beyond .* 60"):
             outputs(exactly(graph, network(kind, graph), None), 1 << 30, scratch)
+        waiting = exactly(graph, network(kind, graph), None)
+        with pytest.raises(BudgetError) as refused:
+            waiting.plan(1 << 10)
+        with pytest.raises(CorruptError, match=r"author,writes,paper`: a source is beyond .* 60"):
+            outputs(waiting, refused.value.needed or 0, scratch)
 
 
 def test_one_layer_needs_no_state_between_layers(graph: TypedGraph, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ mod work;
 
 use std::cell::RefCell;
 
-use outercore_core::{Error, NodeId, Result, Stream};
+use outercore_core::{Error, ErrorKind, NodeId, Result, Stream};
 use outercore_store::resident::{Announcer, ResidentTopology};
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
@@ -37,7 +37,7 @@ const EDGES_PER_EXTENT: usize = 4;
 /// their tables at once they are dense.
 const MOST_SPARSE: usize = 1 << 19;
 
-/// Batches whose nodes have scores at the same time, at most.
+/// Batches whose nodes have scores at the same time.
 const MOST_SCORED: usize = 4;
 
 /// Above this degree a draw does not fit into a lane.
@@ -255,12 +255,23 @@ impl Sampler<'_> {
 
     fn sample_together<N: Stored>(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
         let start = |seeds| self.start(seeds, Locals::new(0), Drawn::default());
+        let scored = matches!(self.config.rules.choice, Choice::Hgt);
+        let seeds = if scored { group.clone() } else { Vec::new() };
         let mut works: Vec<Work<N>> = group.into_par_iter().map(start).collect();
         let mut lookups = Lookups::default();
-        if matches!(self.config.rules.choice, Choice::Hgt) {
-            // Scores take memory that no plan has for each batch of a group.
-            for few in works.chunks_mut(rayon::current_num_threads().clamp(1, MOST_SCORED)) {
-                self.draw_nodes(few, &mut lookups)?;
+        if scored {
+            // Scores take memory that no plan has for each batch of a group: a few at a time, and
+            // where these take too much one by one.
+            for (few, seeds) in works.chunks_mut(MOST_SCORED).zip(seeds.chunks(MOST_SCORED)) {
+                match self.draw_nodes(few, &mut lookups) {
+                    Err(error) if error.kind() == ErrorKind::Budget && few.len() > 1 => {
+                        for (work, seeds) in few.iter_mut().zip(seeds) {
+                            *work = start(seeds.clone());
+                            self.draw_nodes(std::slice::from_mut(work), &mut lookups)?;
+                        }
+                    }
+                    drawn => drawn?,
+                }
             }
         } else {
             self.sample_hops(&mut works, &mut lookups)?;

@@ -160,18 +160,21 @@ fn a_budget_of_too_many_nodes_is_an_error() {
 }
 
 #[test]
-fn only_as_many_batches_have_scores_at_once_as_there_are_threads() {
+fn a_batch_is_refused_for_its_own_nodes_whatever_is_drawn_beside_it() {
     let graph = two_papers();
     let counts = vec![vec![FanOut::Take(1)], vec![FanOut::Take(1)]];
-    // Each batch draws from 5 authors.
-    let config = SampleConfig { most_edges: Some(8), ..hgt(&graph, counts) };
     let group = (0..6).map(|batch| Seeds { batch, nodes: vec![5, 6], times: vec![] });
     let group: Vec<Seeds> = group.collect();
-    let sampled = |threads| {
+    let sampled = |most, threads| {
+        let config = SampleConfig { most_edges: most, ..hgt(&graph, counts.clone()) };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         sample_group(&resident(&graph), Stream::new(0, 0), group.clone(), &config, &pool)
     };
-    assert_eq!(sampled(1).unwrap().len(), 6);
-    let error = sampled(2).unwrap_err().to_string();
-    assert!(error.contains("batches 0, 1 draw from 10 nodes"), "{error}");
+    // Each batch draws from 5 authors: four do not fit together, one does.
+    let expected = sampled(None, 1).unwrap();
+    for threads in [1, 2, 3] {
+        assert_eq!(sampled(Some(8), threads).unwrap(), expected);
+        let error = sampled(Some(4), threads).unwrap_err().to_string();
+        assert!(error.contains("batch 0 draws from 5 nodes"), "{error}");
+    }
 }

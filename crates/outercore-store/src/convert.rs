@@ -4,7 +4,8 @@ use std::path::Path;
 
 use half::{bf16, f16};
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
-use outercore_format::{Checksum, DType, widen, words_of};
+use outercore_format::keys::Group;
+use outercore_format::{Checksum, DType, Roles, widen, words_of};
 use outercore_io::Disk;
 use serde::Serialize;
 
@@ -43,7 +44,7 @@ pub struct Converted {
 ///
 /// # Errors
 /// `NotFound`: no such array. `Invalid`: a type that is not smaller, a value that would become
-/// infinite, with its row and column. `Unsupported`: a data set that takes updates. `Corrupt`: other
+/// infinite, with its row and column; labels, splits or topology. `Unsupported`: a data set that takes updates. `Corrupt`: other
 /// bytes than were written. Those of the disk and of `on_progress`.
 pub fn convert(
     disk: &dyn Disk,
@@ -65,6 +66,7 @@ pub fn convert(
     for key in arrays {
         let array = data_set.array(key)?;
         let context = || format!("array `{key}`");
+        require_free(&array, &data_set.manifest().roles).with_context(context)?;
         require_smaller(&array, to).with_context(context)?;
         let file = editor.claim_file(&array.key)?;
         let mut writer = ArrayWriter::create(disk, root, &file, to, &array.shape[1..])?;
@@ -84,6 +86,15 @@ pub fn convert(
     }
     editor.commit()?;
     Ok(found)
+}
+
+/// Only further arrays of nodes and features may have any type.
+fn require_free(array: &ArrayRef, roles: &Roles) -> Result<()> {
+    let is_fixed = roles.labels.as_ref() == Some(&array.key);
+    if matches!(Group::of(&array.key), Group::Node { .. }) && !is_fixed {
+        return Ok(());
+    }
+    Err(Error::invalid("its type is fixed, expected features or another array of nodes"))
 }
 
 fn require_smaller(array: &ArrayRef, to: DType) -> Result<()> {
@@ -143,7 +154,7 @@ fn write(
     Ok(largest)
 }
 
-/// The values of a row, exactly.
+/// The values of a row as `float64`; whole numbers beyond 2^53 are rounded.
 fn values(dtype: DType, row: &[u8], columns: usize, out: &mut Vec<f64>) -> Result<()> {
     out.clear();
     match dtype {

@@ -136,8 +136,11 @@ def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs
         "dropout": config.dropout,
         "heads": config.heads,
     }
+    # A partial function has decided these.
+    bound = getattr(own.make, "keywords", {})
     parameters = inspect.signature(own.make).parameters.values()
     named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    names = [one.name for one in named if one.name not in bound]
     unknown = [one.name for one in named if one.default is one.empty and one.name not in known]
     if unknown:
         raise InvalidError(
@@ -145,7 +148,7 @@ def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs
             f"hint: give it a default; known are {', '.join(known)}"
         )
     try:
-        module = own.make(**{one.name: known[one.name] for one in named if one.name in known})
+        module = own.make(**{name: known[name] for name in names if name in known})
     except Exception as error:
         raise InvalidError(
             f"model `{own.place}` cannot be made: {type(error).__name__}: {error}"

@@ -109,14 +109,10 @@ impl Sampler<'_> {
     }
 }
 
+/// Of several batches the first one is named: they are drawn one by one then.
 fn too_many_nodes<N>(works: &[Work<N>], nodes: u64) -> Error {
-    let numbers: Vec<String> = works.iter().map(|work| work.batch.batch.to_string()).collect();
-    let batches = match &numbers[..] {
-        [only] => format!("batch {only} draws"),
-        several => format!("batches {} draw", several.join(", ")),
-    };
-    let text = format!("{batches} from {nodes} nodes or more, too many for the budget");
-    Error::new(ErrorKind::Budget, text).hint(
-        "raise --memory, or lower the batch size, the numbers of samples or the number of threads",
-    )
+    let batch = works[0].batch.batch;
+    let text = format!("batch {batch} draws from {nodes} nodes or more, too many for the budget");
+    Error::new(ErrorKind::Budget, text)
+        .hint("raise --memory, or lower the batch size or the numbers of samples")
 }

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.csc import columns_of, first_ids, topology
+from outercore.errors import CorruptError
 from outercore.many_graphs import spans
 from outercore.mapped import forget
 from outercore.training.streamed.files import Moved
@@ -66,6 +67,7 @@ class Columns:
     """The arcs of an edge type into the targets of a layer; ids are those within the types."""
 
     def __init__(self, graph: Graph, edge_type: EdgeType, targets: Targets, moved: Moved) -> None:
+        self._edge_type = edge_type
         columns = columns_of(graph, edge_type)
         self._offsets = topology(graph, "offsets")[columns.start : columns.stop + 1]
         self._sources = topology(graph, "sources")
@@ -73,6 +75,13 @@ class Columns:
         self._chosen = targets.chosen
         self._moved = moved
         self.id_bytes = self._sources.dtype.itemsize
+
+    def beyond(self, count: int) -> CorruptError:
+        """The error of a source that is none of `count` nodes."""
+        return CorruptError(
+            f"edges `{','.join(self._edge_type)}`: a source is beyond the last of {count:,} nodes\n"
+            "hint: run `outercore check` on the data set"
+        )
 
     def counts(self, first: int, last: int) -> NDArray[np.int64]:
         """The number of arcs into each of the targets at the places `first` to `last`."""
@@ -176,6 +185,8 @@ def needed(
     for place, (first, last) in enumerate(parts):
         used = np.zeros(nodes, np.bool_)
         sources = columns.incoming(first, last).sources
+        if len(sources) and int(sources.max()) >= nodes:
+            raise columns.beyond(nodes)
         for start in range(0, len(sources), _ARCS_AT_ONCE):
             used[sources[start : start + _ARCS_AT_ONCE]] = True
         if loops:

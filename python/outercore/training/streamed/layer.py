@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.errors import CorruptError
 from outercore.training.streamed.columns import (
     Columns,
     Incoming,
@@ -32,7 +31,7 @@ from outercore.training.streamed.messages import (
     OwnInMemory,
     OwnOnDisk,
 )
-from outercore.training.streamed.steps import LayerSteps, Relation
+from outercore.training.streamed.steps import LayerSteps
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -303,7 +302,7 @@ class Layer:
                 sums,
                 self._threads,
             )
-        self._require_all(relation, incoming, continues)
+        self._require_all(place, incoming, continues)
         return sums
 
     def _alike(
@@ -334,7 +333,7 @@ class Layer:
                     sums,
                     self._threads,
                 )
-            self._require_all(self._steps.relations[place], incoming, continues)
+            self._require_all(place, incoming, continues)
         by_head = sums.reshape(last - first, heads, -1)
         # A node without an arc has sums of 0.
         by_head /= np.maximum(totals, np.finfo(np.float32).tiny)[:, :, None]
@@ -344,13 +343,8 @@ class Layer:
         messages = self._messages[self._steps.relations[place].sends]
         return messages.blocks(self._first_part[place] + part)
 
-    def _require_all(
-        self, relation: Relation, incoming: Incoming, continues: NDArray[np.uint64]
-    ) -> None:
+    def _require_all(self, place: int, incoming: Incoming, continues: NDArray[np.uint64]) -> None:
         """Errors: `CorruptError` where a source is beyond the last node."""
         if (continues != incoming.ends).any():
-            count = self._arcs.counts[relation.source]
-            raise CorruptError(
-                f"edges `{','.join(relation.edge_type)}`: a source is beyond the last of {count:,} "
-                "nodes\nhint: run `outercore check` on the data set"
-            )
+            count = self._arcs.counts[self._steps.relations[place].source]
+            raise self._arcs.columns[place].beyond(count)
