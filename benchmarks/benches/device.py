@@ -18,8 +18,8 @@ WHAT = (
     "Bytes a second by reads in flight, measured by `outercore probe`, and by a model of it: as "
     "many reads at a time as are in flight, each taking as long as alone, up to the device's most. "
     "Then features handed over a second in the second epoch of `oc.NeighborLoader` by columns: "
-    "batches of 256 seeds, fan-out 5,5, with a quarter more than the least memory that works and with a tenth of the "
-    "data. In the manner of figures 8 and 9 of GIDS and 7, 9 and 10 of Helios."
+    "batches of 256 seeds, fan-out 5,5, with a quarter more than the least memory that works and "
+    "with a tenth of the data. In the manner of figures 8 and 9 of GIDS and 7, 9 and 10 of Helios."
 )
 WIDTHS = (128, 256, 512, 1024)
 SHARE = 0.1

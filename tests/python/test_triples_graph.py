@@ -97,3 +97,21 @@ def test_a_file_that_is_not_imported_names_the_import(outcome: Any) -> None:
     code, _, told = outcome("import", "edges", "--out", "again")
     assert code == 1
     assert "`edges` is a data set already, without triples" in told
+
+
+def test_the_import_says_which_triples_it_leaves_out(outcome: Any) -> None:
+    for name in ("train", "valid", "test"):
+        Path(f"{name}.tsv").write_text("ann\tlikes\tbob\n")
+    parts = ("train.tsv", "--triples", "--valid", "valid.tsv", "--test", "test.tsv")
+    assert outcome("import", *parts, "--out", "facts")[0] == 0
+    code, _, told = outcome("import", "facts", "--out", "graph")
+    assert code == 0
+    assert "left out: triples/test, triples/valid" in told
+    graph = oc.open("graph")
+    assert graph.num_edges == 1
+    assert graph.relation_names([0]) == ["likes"]
+
+
+def test_the_graph_of_one_relation_has_no_names_of_relations(facts: Path, outcome: Any) -> None:
+    assert outcome("import", facts, "--relation", "likes", "--out", "likes")[0] == 0
+    assert not [key for key in oc.open("likes").arrays if key.startswith("names/relation")]

@@ -66,12 +66,15 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
             _edge_array(WEIGHT, weights.dtype, count, lambda: (rows for _, rows in kept(weights)))
         )
     files = states(graph.root / graph.arrays[TRIPLES]["file"])
+    taken = (TRIPLES, _WEIGHTS, "names/")
+    left = [key for key in sorted(graph.arrays) if not key.startswith(taken)]
     return GraphSource(
         [pushed(str(root), ends, first_id=None, files=files)],
-        _names(graph),
+        _names(graph, ("entity", "relation") if chosen is None else ("entity",)),
         graph.num_nodes,
         edge_arrays=arrays,
         reading=f"relation {relation}",
+        notes=[f"left out: {', '.join(left)}"] if left else [],
     )
 
 
@@ -87,10 +90,10 @@ def _edge_array(name: str, dtype: np.dtype, count: int | None, chunks: Any) -> E
     return EdgeArray(name, lambda _mirrored: rows)
 
 
-def _names(graph: Graph) -> list[NodeArray]:
-    """The dictionary of the entities, and that of the relations, which the edge array refers to."""
+def _names(graph: Graph, kinds: tuple[str, ...]) -> list[NodeArray]:
+    """The dictionary of the entities; that of the relations, where an edge array refers to it."""
     found = []
-    for kind in ("entity", "relation"):
+    for kind in kinds:
         for part in _PARTS:
             key = f"names/{kind}.{part}"
             if key in graph.arrays:
