@@ -86,7 +86,7 @@ fn one_import_writes_to_a_directory_and_others_are_refused() {
         GraphImport::begin(Arc::new(RealDisk), &root, options, "test")
     };
     let refused = |error: Option<Error>| {
-        let text = error.map_or_else(|| "nobody refused it".to_owned(), |error| error.to_string());
+        let text = error.map_or_else(|| "it was not refused".to_owned(), |error| error.to_string());
         assert!(text.contains("somebody else writes to it"), "{text}");
     };
     // None sees another, as there is no directory yet.
