@@ -17,6 +17,12 @@ if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a test of some bytes by their length: the bytes of a packed file tell the time, and
+    processes that share the tests must give them the same names."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True, scope="session")
 def interruptible() -> Iterator[None]:
     """Ctrl-C ends Python and the commands that tests start, also where the tests are run by a shell

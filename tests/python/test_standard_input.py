@@ -44,7 +44,7 @@ def as_npy() -> bytes:
     ("data", "given"),
     [
         (TEXT, "/dev/stdin:src,dst"),
-        (gzip.compress(TEXT), "/dev/stdin:src,dst"),
+        (gzip.compress(TEXT, mtime=0), "/dev/stdin:src,dst"),
         (as_parquet(), "-"),
         (as_npy(), "-"),
         (b"%%MatrixMarket matrix coordinate pattern general\n3 3 3\n1 2\n2 3\n3 1\n", "-"),
