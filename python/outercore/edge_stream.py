@@ -64,7 +64,7 @@ class EdgeStream:
         Args:
             graph: an opened graph or the directory of a data set.
             memory: budget of a pass, what the function holds apart.
-            relation: the edge type that counts, in a graph with several; all by default. Nodes are
+            relation: the edge type, or relation of triples, that counts; all by default. Nodes are
                 numbered as in the results of algorithms.
             weights: edge array whose values come with the arcs.
             threads: all cores by default.

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import outercore as oc
@@ -35,13 +36,10 @@ def named_edges(graph: oc.Graph) -> list[list[str]]:
     return [graph.entity_names(edge) for edge in edges_by_id(graph)]
 
 
-def test_run_on_triples_names_the_import_that_makes_a_graph(facts: Path, outcome: Any) -> None:
-    code, _, told = outcome("run", "pagerank", facts)
-    assert code == 1
-    assert "holds triples, expected edges" in told
-    with pytest.raises(InvalidError, match="holds triples, expected edges"):
+def test_a_loader_on_triples_names_the_import_that_makes_a_graph(facts: Path, outcome: Any) -> None:
+    with pytest.raises(InvalidError, match="holds triples, expected edges") as caught:
         next(iter(oc.NeighborLoader(facts, [2], [0])))
-    command = way_out(told)
+    command = way_out(str(caught.value))
     assert outcome(*command)[0] == 0
     graph = oc.open(command[-1])
     pairs = [["ann", "bob"], ["bob", "carol"], ["carol", "ann"], ["ann", "carol"]]
@@ -49,21 +47,74 @@ def test_run_on_triples_names_the_import_that_makes_a_graph(facts: Path, outcome
     assert graph.array("weight").tolist() == [1, 2, 3, 4]
     kinds = graph.relation_names(graph.array("edges/edge/relation"))
     assert kinds == ["likes", "likes", "knows", "knows"]
-    code, _, told = outcome("run", "pagerank", command[-1], "--out", "rank.csv")
-    assert code == 0, told
-    assert {line.split(",")[0] for line in Path("rank.csv").read_text().splitlines()[1:]} == {
-        *("ann", "bob", "carol")
+    assert next(iter(oc.NeighborLoader(graph, [2], [0]))).num_nodes > 1
+
+
+def random_facts(folder: Path) -> Path:
+    """Triples of some hundred entities and three relations, with weights."""
+    rng = np.random.default_rng(1)
+    ends = rng.integers(0, 200, (900, 2)) ** 2 // 200
+    kinds = np.array(["likes", "has part", "/a/b.c"])[rng.integers(0, 3, 900) // 2]
+    rows = zip(ends[:, 0], kinds, ends[:, 1], rng.integers(1, 9, 900), strict=True)
+    folder.with_suffix(".tsv").write_text(
+        "".join("\t".join(map(str, row)) + "\n" for row in {row[:3]: row for row in rows}.values())
+    )
+    return folder.with_suffix(".tsv")
+
+
+@pytest.mark.parametrize("relation", [None, "likes", "has part"])
+def test_algorithms_on_triples_are_those_on_the_graph_of_them(
+    relation: str | None, outcome: Any, tmp_path: Path
+) -> None:
+    source = random_facts(tmp_path / "facts")
+    told = outcome("import", source, "--triples", "--columns", "hrtw", "--out", "facts")[2]
+    chosen = [] if relation is None else ["--relation", relation]
+    assert outcome("import", "facts", *chosen, "--out", "graph")[0] == 0, told
+    own: dict[str, dict[str, Any]] = {
+        "bfs": {"source": 0},
+        "sssp": {"source": 0, "weights": "weight"},
+        "radii": {"sources": 8},
+        "betweenness": {"samples": 8},
+        "closeness": {"nodes": [0, 5]},
     }
+    for name in oc.analytics.ALGORITHMS:
+        options = {"memory": "64MiB", **own.get(name, {})}
+        found = oc.run(name, "facts", relation=relation, **options)
+        expected = oc.run(name, "graph", **options)
+        np.testing.assert_array_equal(found.values, expected.values, name)
+        assert found.to_pandas().equals(expected.to_pandas()), name
+    arcs: list[tuple[int, int, float]] = []
+    stream = oc.EdgeStream("facts", relation=relation, weights="weight")
+    stream.each(lambda b: arcs.extend(zip(b.source, b.target, b.weight, strict=True)))
+    graph = oc.open("graph")
+    lengths = graph.array("weight").tolist()
+    pairs = edges_by_id(graph)
+    assert sorted(arcs) == sorted((u, v, w) for (u, v), w in zip(pairs, lengths, strict=True))
+    code, _, told = outcome("check", "facts")
+    assert code == 0, told
 
 
-def test_run_on_one_relation_names_the_import_of_that_relation(facts: Path, outcome: Any) -> None:
-    code, _, told = outcome("run", "wcc", facts, "--set", "relation=likes")
+def test_run_on_triples_takes_names_and_writes_them(facts: Path, outcome: Any) -> None:
+    code, _, told = outcome(
+        "run", "sssp", facts, "--relation", "likes", "--source", "ann",
+        "--weights", "weight", "--out", "far.csv", "--save", "far",
+    )  # fmt: skip
+    assert code == 0, told
+    rows = sorted(Path("far.csv").read_text().splitlines()[1:])
+    assert rows == ["ann,0", "bob,1", "carol,3"]
+    assert sorted(oc.open(facts).array("far").tolist()) == [0, 1, 3]
+    code, _, told = outcome("run", "wcc", facts, "--relation", "like")
     assert code == 1
-    command = way_out(told)
-    assert outcome(*command)[0] == 0
-    graph = oc.open(command[-1])
-    assert named_edges(graph) == [["ann", "bob"], ["bob", "carol"]]
-    assert graph.array("weight").tolist() == [1, 2]
+    assert "hint: did you mean `likes`?" in told
+    code, _, told = outcome("run", "sssp", facts, "--source", "ann", "--weights", "size")
+    assert code == 1
+    assert "it has weight" in told
+    # The grid of one relation is built anew for all, and a command that asks says how.
+    code, _, told = outcome("grid", facts, "--relation", "knows")
+    assert code == 1
+    assert "has the arcs of likes, expected knows" in told
+    assert outcome(*way_out(told))[0] == 0
+    assert outcome("run", "pagerank", facts, "--plan", "--relation", "knows")[0] == 0
 
 
 def test_a_relation_that_is_not_there_is_refused(facts: Path, outcome: Any) -> None:

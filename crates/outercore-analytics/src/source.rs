@@ -63,7 +63,7 @@ pub(crate) fn check_grid(
     weights: Option<&str>,
     config: &RunConfig,
 ) -> Result<()> {
-    grid.check_relation(data_set.root(), config.relation.as_deref())?;
+    grid.check_relation(data_set, config.relation.as_deref())?;
     check_weights(data_set, grid, algorithm, weights)
 }
 
@@ -77,7 +77,7 @@ fn check_weights(
     let Some(name) = weights else { return Ok(()) };
     if grid.header().weights.as_deref() != Some(name) {
         let root = data_set.root();
-        let command = rebuild_command(root, grid.source().relation(), Some(name));
+        let command = rebuild_command(data_set, grid.source().relation(), Some(name));
         let text = format!("the grid of `{}` is without the weights `{name}`", root.display());
         return Err(Error::invalid(text).hint(format!("run `{command}`")));
     }

@@ -1,13 +1,10 @@
 //! Names of the grid's arrays and the JSON that describes them.
 
-use std::path::Path;
-
 use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::{Manifest, keys};
+use outercore_store::dataset::DataSet;
 use serde::{Deserialize, Serialize};
 
 use crate::shape::{GridShape, Order};
-use crate::source::GridSource;
 
 /// The grid's description: JSON as `uint8 [n]`.
 pub const HEADER: &str = "grid/edge/header";
@@ -31,17 +28,40 @@ pub(crate) const ALL: [&str; 7] = [HEADER, PIECES, BLOCKS, ORDER, OUT_DEGREES, I
 pub(crate) const MEND: &str =
     "run `outercore check DATASET`; `outercore grid DATASET --overwrite` builds the grid anew";
 
-/// The command that builds the grid of the data set at `root` anew, with the edge type `relation` and
-/// the array `weights` where they are given.
-pub fn rebuild_command(root: &Path, relation: Option<&str>, weights: Option<&str>) -> String {
-    let mut command = format!("outercore grid {}", root.display());
+/// The command that builds the grid of a data set anew, with the edge type or the relation and with the
+/// array `weights` where they are given.
+pub fn rebuild_command(
+    data_set: &DataSet,
+    relation: Option<&str>,
+    weights: Option<&str>,
+) -> String {
+    let mut command = format!("outercore grid {}", data_set.root().display());
     if let Some(relation) = relation {
-        command += &format!(" --relation {}", relation.replace("__", ","));
+        command += &format!(" --relation {}", quoted(&named(data_set, relation)));
     }
     if let Some(weights) = weights {
         command += &format!(" --weights {weights}");
     }
     command + " --overwrite"
+}
+
+/// What users call the edge type or the relation that the core calls `relation`.
+pub(crate) fn named(data_set: &DataSet, relation: &str) -> String {
+    if !data_set.manifest().edge_types.is_empty() {
+        return relation.replace("__", ",");
+    }
+    // A damaged dictionary is for `outercore check` to tell.
+    let name = relation.parse().ok().and_then(|id| data_set.relation_name(id).ok());
+    name.unwrap_or_else(|| relation.to_owned())
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./,:".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// The version of the grid that this build writes and reads.
@@ -75,7 +95,7 @@ pub struct GridHeader {
     pub order: Order,
     /// Whether a stored edge stands for two arcs.
     pub symmetric: bool,
-    /// Arcs of the CSC.
+    /// Arcs of the CSC, or triples.
     pub arcs: u64,
     /// Stored edges, loops included.
     pub edges: u64,
@@ -83,15 +103,15 @@ pub struct GridHeader {
     pub loops: u64,
     /// Bytes of the data of `grid/edge/blocks`.
     pub codec_bytes: u64,
-    /// The edge type whose arcs it has, as in keys; absent: all arcs.
+    /// The edge type whose arcs it has, as in keys, or the id of the relation; absent: all arcs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relation: Option<String>,
     /// Name of the edge array that the weights were taken from.
     pub weights: Option<String>,
     /// The least weight; absent without weights or without edges.
     pub least_weight: Option<f64>,
-    /// Checksums of what the grid was made of: offsets, sources, edge ids and weights, empty where
-    /// not used.
+    /// Checksums of what the grid was made of: offsets (or triples), sources, edge ids and weights,
+    /// empty where not used.
     pub topology: [String; 4],
 }
 
@@ -124,12 +144,12 @@ impl GridHeader {
             .map_err(|error| Error::internal(error.to_string()).context(HEADER))
     }
 
-    /// Parses and checks the header of the grid of the data set at `root`.
+    /// Parses and checks the header of the grid of a data set.
     ///
     /// # Errors
     /// `Invalid`: an older version, which is to be built anew as a stale grid is. `Version`: a newer
     /// one, whatever else it says. `Corrupt`: no header, or one that contradicts itself.
-    pub(crate) fn from_json(json: &[u8], root: &Path) -> Result<Self> {
+    pub(crate) fn from_json(json: &[u8], data_set: &DataSet) -> Result<Self> {
         #[derive(Deserialize)]
         struct Preamble {
             format: String,
@@ -148,7 +168,7 @@ impl GridHeader {
         if preamble.version != GRID_VERSION {
             let what = format!("version {}, this build reads {GRID_VERSION}", preamble.version);
             let Preamble { relation, weights, .. } = preamble;
-            let anew = rebuild_command(root, relation.as_deref(), weights.as_deref());
+            let anew = rebuild_command(data_set, relation.as_deref(), weights.as_deref());
             return Err(if preamble.version < GRID_VERSION {
                 Error::invalid(what).hint(format!("build it anew: `{anew}`"))
             } else {
@@ -201,25 +221,6 @@ impl GridHeader {
             weighted: self.weights.is_some(),
         }
     }
-}
-
-/// Checksums of what a grid of `source` with the array `weights` is made of, as the manifest has them
-/// now.
-pub(crate) fn topology(
-    manifest: &Manifest,
-    source: &GridSource,
-    weights: Option<&str>,
-) -> [String; 4] {
-    let checksum = |key: &str| {
-        manifest.arrays.get(key).map_or_else(String::new, |entry| entry.checksum.clone())
-    };
-    let weights = weights.and_then(|name| source.edge_array(name).ok());
-    [
-        checksum(keys::OFFSETS),
-        checksum(keys::SOURCES),
-        checksum(keys::EDGE_IDS),
-        weights.map_or_else(String::new, |key| checksum(&key)),
-    ]
 }
 
 /// Says in which array an error was.

@@ -1,14 +1,12 @@
 //! Opening a grid: its header and its piece records, checked; no edge is read.
 
-use std::path::Path;
-
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::DType;
 use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
 use crate::header::{
     BLOCKS, GridHeader, HEADER, IN_DEGREES, MEND, ORDER, OUT_DEGREES, PIECES, WEIGHTS, in_array,
-    rebuild_command, topology,
+    named, rebuild_command,
 };
 use crate::piece::{ALIGN, PIECE_EDGES, Piece};
 use crate::shape::GridShape;
@@ -57,9 +55,9 @@ impl Grid {
         let header = read_header(data_set)?;
         let manifest = data_set.manifest();
         let source = GridSource::of(data_set, header.relation.as_deref()).ok().filter(|source| {
-            let arcs = source.arcs();
-            header.topology == topology(manifest, source, header.weights.as_deref())
-                && (header.nodes, header.arcs) == (source.nodes(), arcs.end - arcs.start)
+            header.topology == source.topology(manifest, header.weights.as_deref())
+                && header.nodes == source.nodes()
+                && source.arcs().is_none_or(|arcs| header.arcs == arcs)
                 && header.symmetric == source.is_symmetric()
         });
         let Some(source) = source else {
@@ -68,11 +66,7 @@ impl Grid {
             ))
             .hint(format!(
                 "rebuild: `{}`",
-                rebuild_command(
-                    data_set.root(),
-                    header.relation.as_deref(),
-                    header.weights.as_deref()
-                )
+                rebuild_command(data_set, header.relation.as_deref(), header.weights.as_deref())
             )));
         };
         let shape = header.shape();
@@ -132,24 +126,30 @@ impl Grid {
         &self.source
     }
 
-    /// Checks that the grid, of the data set at `root`, has the arcs of the edge type `wanted`, or of
-    /// all.
+    /// Checks that the grid, that of `data_set`, has the arcs of the edge type or the relation
+    /// `wanted`, or all.
     ///
     /// # Errors
     /// `Invalid`: it has others; with the command that builds it anew.
-    pub fn check_relation(&self, root: &Path, wanted: Option<&str>) -> Result<()> {
+    pub fn check_relation(&self, data_set: &DataSet, wanted: Option<&str>) -> Result<()> {
         let found = self.source.relation();
         if found == wanted {
             return Ok(());
         }
-        let name = |relation: Option<&str>| relation.unwrap_or("all edge types").to_owned();
+        let all = match data_set.manifest().edge_types.is_empty() {
+            true => "all relations",
+            false => "all edge types",
+        };
+        let name = |relation: Option<&str>| {
+            relation.map_or_else(|| all.to_owned(), |relation| named(data_set, relation))
+        };
         Err(Error::invalid(format!(
             "the grid of `{}` has the arcs of {}, expected {}",
-            root.display(),
+            data_set.root().display(),
             name(found),
             name(wanted)
         ))
-        .hint(format!("rebuild: `{}`", rebuild_command(root, wanted, None))))
+        .hint(format!("rebuild: `{}`", rebuild_command(data_set, wanted, None))))
     }
 
     /// The pieces in file order.
@@ -195,7 +195,7 @@ pub(crate) fn read_header(data_set: &DataSet) -> Result<GridHeader> {
         if array.data_len() > MAX_HEADER {
             return Err(Error::corrupt(format!("{} bytes", array.data_len())).hint(MEND));
         }
-        GridHeader::from_json(&data_set.read_array(HEADER)?, data_set.root())
+        GridHeader::from_json(&data_set.read_array(HEADER)?, data_set)
     };
     in_array(HEADER, read())
 }

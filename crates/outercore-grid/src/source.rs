@@ -1,15 +1,19 @@
-//! What a grid is made of: the arcs of all edge types, or those of one. Pure.
+//! What a grid is made of: the arcs of all edge types or those of one, or the triples of a knowledge
+//! graph.
 
 use std::ops::Range;
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_format::keys;
+use outercore_format::{Manifest, keys};
 use outercore_store::dataset::DataSet;
 
 /// The arcs that a grid is made of, and the nodes that it numbers.
 ///
 /// All edge types together number all nodes: a node's number is its global id. One edge type numbers
 /// the nodes of its source and target type alone, in the order of the types.
+///
+/// The training triples of a knowledge graph are arcs from head to tail; those of one relation are
+/// chosen by its id. Every entity has its id as number.
 ///
 /// # Example
 /// ```
@@ -29,7 +33,26 @@ pub struct GridSource {
     relation: Option<String>,
     nodes: u64,
     symmetric: bool,
+    origin: Origin,
+}
+
+/// Where the arcs are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Csc(Columns),
+    Triples {
+        /// Rows of the array of triples.
+        rows: u64,
+        /// The relation whose triples count; absent: all.
+        relation: Option<i64>,
+    },
+}
+
+/// Consecutive columns of the CSC: those of all edge types, or of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Columns {
     parts: Vec<EdgePart>,
+    nodes: u64,
 }
 
 /// The arcs of an edge type: consecutive columns of the CSC.
@@ -52,14 +75,16 @@ pub(crate) struct EdgePart {
 }
 
 impl GridSource {
-    /// The arcs of the edge type `relation`, by its name in keys, or of all edge types.
+    /// The arcs of the edge type `relation`, by its name in keys, or of all edge types; of triples
+    /// those of the relation with this id, or of all.
     ///
     /// # Errors
-    /// `Invalid`: there are no edges at all. `NotFound`: no such edge type, with those there are.
+    /// `Invalid`: there are neither edges nor triples. `NotFound`: no such edge type, with those there
+    /// are; no such relation.
     pub fn of(data_set: &DataSet, relation: Option<&str>) -> Result<Self> {
         let (schema, manifest) = (data_set.schema(), data_set.manifest());
         if manifest.edge_types.is_empty() {
-            return Err(data_set.no_edges(relation));
+            return Self::of_triples(data_set, relation);
         }
         let chosen = relation.map(|name| schema.edge_type(name)).transpose()?;
         let mut numbered: Vec<usize> = match chosen {
@@ -99,10 +124,32 @@ impl GridSource {
                 first_target: target.start - shifts[edge_type.target],
             });
         }
-        Ok(Self { relation: relation.map(str::to_owned), nodes, symmetric, parts })
+        let origin = Origin::Csc(Columns { parts, nodes });
+        Ok(Self { relation: relation.map(str::to_owned), nodes, symmetric, origin })
     }
 
-    /// The edge type that was asked for, as in keys; `None`: all.
+    fn of_triples(data_set: &DataSet, relation: Option<&str>) -> Result<Self> {
+        if !data_set.has_array(keys::TRIPLES) {
+            return Err(data_set.no_edges());
+        }
+        let none = |name| {
+            let text =
+                format!("the triples of `{}` have no relation `{name}`", data_set.root().display());
+            Error::new(ErrorKind::NotFound, text)
+        };
+        let chosen = relation.map(|id| id.parse::<u32>().map_err(|_| none(id))).transpose()?;
+        Ok(Self {
+            relation: relation.map(str::to_owned),
+            nodes: data_set.num_nodes(),
+            symmetric: false,
+            origin: Origin::Triples {
+                rows: data_set.array(keys::TRIPLES)?.rows(),
+                relation: chosen.map(i64::from),
+            },
+        })
+    }
+
+    /// The edge type that was asked for, as in keys, or the id of a relation; `None`: all.
     pub fn relation(&self) -> Option<&str> {
         self.relation.as_deref()
     }
@@ -117,37 +164,50 @@ impl GridSource {
     /// # Errors
     /// `Invalid` where the grid is made of several edge types: an array belongs to one.
     pub fn edge_array(&self, name: &str) -> Result<String> {
-        match &self.parts[..] {
-            [only] => {
-                let prefix = format!("edges/{}/", only.name);
-                Ok(format!("{prefix}{}", name.strip_prefix(&prefix).unwrap_or(name)))
-            }
-            several => {
+        match self.array_prefix() {
+            Ok(prefix) => Ok(format!("{prefix}{}", name.strip_prefix(&prefix).unwrap_or(name))),
+            Err(several) => {
                 let shown = several[0].name.replace("__", ",");
                 Err(Error::invalid(format!(
                     "weights `{name}`: an edge array belongs to one edge type, and none was chosen"
                 ))
-                .hint(format!(
-                    "choose one edge type, such as `outercore grid --relation {shown}` or \
-                     `outercore run --set relation={shown}`"
-                )))
+                .hint(format!("choose one edge type, such as `--relation {shown}`")))
             }
+        }
+    }
+
+    /// What the keys of edge arrays begin with.
+    ///
+    /// # Errors
+    /// Several edge types, each with arrays of its own.
+    fn array_prefix(&self) -> Result<String, &[EdgePart]> {
+        match &self.origin {
+            Origin::Triples { .. } => Ok(format!("{}.", keys::TRIPLES)),
+            Origin::Csc(columns) => match &columns.parts[..] {
+                [only] => Ok(format!("edges/{}/", only.name)),
+                several => Err(several),
+            },
         }
     }
 
     /// That the edges, of one edge type, have no array `name`, with those they have.
     pub fn no_array(&self, data_set: &DataSet, name: &str) -> Error {
-        let prefix = format!("edges/{}/", self.first().name);
+        let prefix = self.array_prefix().unwrap_or_default();
         let arrays = data_set.manifest().arrays.keys();
         let there: Vec<&str> = arrays
-            .filter(|key| ![keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].contains(&key.as_str()))
+            .filter(|key| !keys::is_topology(key))
             .filter_map(|key| key.strip_prefix(&prefix))
             .collect();
         let text = format!("edge array `{name}` is not in the data set");
-        Error::new(ErrorKind::NotFound, text).hint(if there.is_empty() {
-            "add one with `Graph.add_edge_array` or `outercore import --weight`".to_owned()
-        } else {
-            format!("it has {}", there.join(", "))
+        Error::new(ErrorKind::NotFound, text).hint(match (&self.origin, there.is_empty()) {
+            (_, false) => format!("it has {}", there.join(", ")),
+            (Origin::Csc(_), true) => {
+                "add one with `Graph.add_edge_array` or `outercore import --weight`".to_owned()
+            }
+            (Origin::Triples { .. }, true) => {
+                "triples with weights come from `outercore import --triples --columns hrtw`"
+                    .to_owned()
+            }
         })
     }
 
@@ -156,6 +216,41 @@ impl GridSource {
         self.symmetric
     }
 
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// How many arcs there are; `None`: known when the triples of a relation have been counted.
+    pub(crate) fn arcs(&self) -> Option<u64> {
+        match &self.origin {
+            Origin::Csc(columns) => Some(columns.arcs().end - columns.arcs().start),
+            Origin::Triples { rows, relation: None } => Some(*rows),
+            Origin::Triples { .. } => None,
+        }
+    }
+
+    /// Checksums of what a grid with the array `weights` is made of, as the manifest has them now:
+    /// of offsets, sources and edge ids, or of the triples alone; and of the weights.
+    pub(crate) fn topology(&self, manifest: &Manifest, weights: Option<&str>) -> [String; 4] {
+        let checksum = |key: &str| {
+            manifest.arrays.get(key).map_or_else(String::new, |entry| entry.checksum.clone())
+        };
+        let weights = weights.and_then(|name| self.edge_array(name).ok());
+        let weights = weights.map_or_else(String::new, |key| checksum(&key));
+        match self.origin {
+            Origin::Csc(_) => {
+                let [offsets, sources, ids] =
+                    [keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].map(checksum);
+                [offsets, sources, ids, weights]
+            }
+            Origin::Triples { .. } => {
+                [checksum(keys::TRIPLES), String::new(), String::new(), weights]
+            }
+        }
+    }
+}
+
+impl Columns {
     pub(crate) fn parts(&self) -> &[EdgePart] {
         &self.parts
     }
@@ -176,7 +271,7 @@ impl GridSource {
     }
 
     /// Whether a column is the number of its target, as in a graph of one type.
-    pub(crate) fn columns_are_nodes(&self) -> bool {
+    pub(crate) fn are_nodes(&self) -> bool {
         self.columns() == (0..self.nodes) && self.parts.len() == 1
     }
 

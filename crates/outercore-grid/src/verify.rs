@@ -1,4 +1,4 @@
-//! Checking a grid against itself and against the degrees of the CSC.
+//! Checking a grid against itself and against the degrees of the graph.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,6 +14,7 @@ use crate::build::OnProgress;
 use crate::header::{BLOCKS, IN_DEGREES, ORDER, OUT_DEGREES, WEIGHTS};
 use crate::open::Grid;
 use crate::piece::{Decoder, PieceWeights};
+use crate::source::{Columns, Origin};
 
 /// Problems after which a check gives up: the rest is likely of the same kind.
 const MOST_PROBLEMS: usize = 100;
@@ -24,10 +25,10 @@ const CHUNK: Bytes = Bytes::mib(1);
 /// Decodes every piece of a data set's grid and lists what is wrong; nothing if it is sound.
 ///
 /// Every checksum, row and column is checked; edges ascend; the order has each node once; degrees
-/// are those of the edges and those into each node those of the CSC; weights are finite and the
+/// are those of the edges and those into each node those of the CSC or the triples; weights are finite and the
 /// least one is that of the header.
 ///
-/// **Cost**: reads the grid and the offsets once; holds 16 bytes a connected node (8 where
+/// **Cost**: reads the grid and the offsets or triples once; holds 16 bytes a connected node (8 where
 /// symmetric), 4 bytes a node, 64 bytes a piece, and at most 2 MiB for one piece.
 ///
 /// # Errors
@@ -50,7 +51,7 @@ pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Pro
         }
         let into = degrees.into.as_mut().unwrap_or(&mut degrees.out);
         if let Some(ranks) = order {
-            check.offsets(into, &ranks, on_progress)?;
+            check.in_degrees(into, &ranks, on_progress)?;
         }
     }
     Ok(check.problems)
@@ -215,49 +216,88 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Compares in-degrees by rank with those of the CSC, which is taken off `into`; nodes beyond the
-    /// connected must have none.
-    fn offsets(
+    /// Compares in-degrees by rank with those of the CSC or the triples, which are taken off `into`;
+    /// nodes beyond the connected must have none.
+    fn in_degrees(
         &mut self,
         into: &mut [u64],
         ranks: &[u32],
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
-        let array = self.data_set.array(keys::OFFSETS)?;
-        let mut parts = self.grid.source().parts().iter().peekable();
-        let mut reader = ArrayReader::open(&array.path)?;
-        let (mut row, mut before, mut bad) = (0u64, 0u64, None);
-        let mut words = Vec::new();
-        reader.for_each_chunk(CHUNK, &mut |_, bytes| {
-            words.clear();
-            words.extend(bytes.as_chunks::<8>().0.iter().map(|offset| u64::from_le_bytes(*offset)));
-            for &offset in &words {
-                while parts.next_if(|part| part.columns.end < row).is_some() {}
-                if let Some(part) = parts.peek().filter(|part| row > part.columns.start) {
-                    // A node has a column of each edge type that leads to it.
-                    let node = part.first_target + (row - 1 - part.columns.start);
-                    let degree = offset.wrapping_sub(before);
-                    let rank = ranks.get(node as usize).map_or(usize::MAX, |rank| *rank as usize);
-                    match into.get_mut(rank) {
-                        Some(left) => *left = left.wrapping_sub(degree),
-                        None if degree != 0 => bad = bad.or(Some(node)),
-                        None => {}
-                    }
-                }
-                (row, before) = (row + 1, offset);
+        let mut bad = None;
+        let mut take = |node: u64, degree: u64| {
+            let rank = ranks.get(node as usize).map_or(usize::MAX, |rank| *rank as usize);
+            match into.get_mut(rank) {
+                Some(left) => *left = left.wrapping_sub(degree),
+                None if degree != 0 => bad = bad.or(Some(node)),
+                None => {}
             }
-            on_progress("grid degrees", row * 8, array.data_len(), "bytes")
-        })?;
+        };
+        let key = match self.grid.source().origin() {
+            Origin::Csc(columns) => {
+                of_columns(self.data_set, columns, &mut take, on_progress)?;
+                keys::OFFSETS
+            }
+            Origin::Triples { relation, .. } => {
+                of_triples(self.data_set, *relation, &mut take, on_progress)?;
+                keys::TRIPLES
+            }
+        };
         let other = |rank: &u32| into.get(*rank as usize).is_some_and(|left| *left != 0);
         let bad = bad.or(ranks.iter().position(other).map(|node| node as u64));
         if let Some(node) = bad {
-            self.found(format!(
-                "grid: node {node} has other arcs into it than `{}` says",
-                keys::OFFSETS
-            ));
+            self.found(format!("grid: node {node} has other arcs into it than `{key}` says"));
         }
         Ok(())
     }
+}
+
+/// Calls `each` with every node that has a column, and the arcs of the column.
+fn of_columns(
+    data_set: &DataSet,
+    columns: &Columns,
+    each: &mut dyn FnMut(u64, u64),
+    on_progress: OnProgress<'_>,
+) -> Result<()> {
+    let array = data_set.array(keys::OFFSETS)?;
+    let mut parts = columns.parts().iter().peekable();
+    let mut reader = ArrayReader::open(&array.path)?;
+    let (mut row, mut before) = (0u64, 0u64);
+    reader.for_each_chunk(CHUNK, &mut |_, bytes| {
+        for offset in bytes.as_chunks::<8>().0.iter().map(|offset| u64::from_le_bytes(*offset)) {
+            while parts.next_if(|part| part.columns.end < row).is_some() {}
+            if let Some(part) = parts.peek().filter(|part| row > part.columns.start) {
+                // A node has a column of each edge type that leads to it.
+                let node = part.first_target + (row - 1 - part.columns.start);
+                each(node, offset.wrapping_sub(before));
+            }
+            (row, before) = (row + 1, offset);
+        }
+        on_progress("grid degrees", row * 8, array.data_len(), "bytes")
+    })
+}
+
+/// Calls `each` with the tail of every triple that counts, and 1.
+fn of_triples(
+    data_set: &DataSet,
+    chosen: Option<i64>,
+    each: &mut dyn FnMut(u64, u64),
+    on_progress: OnProgress<'_>,
+) -> Result<()> {
+    let array = data_set.array(keys::TRIPLES)?;
+    let mut reader = ArrayReader::open(&array.path)?;
+    let mut done = 0;
+    reader.for_each_chunk(CHUNK, &mut |_, bytes| {
+        for words in bytes.as_chunks::<24>().0 {
+            let [_, relation, tail] = bytemuck::pod_read_unaligned::<[i64; 3]>(words);
+            if chosen.is_none_or(|chosen| chosen == relation) {
+                // What is no entity is no node either.
+                each(tail as u64, 1);
+            }
+        }
+        done += bytes.len() as u64;
+        on_progress("grid degrees", done, array.data_len(), "bytes")
+    })
 }
 
 /// The last edge of `arcs`, if no row has two entries, columns ascend in each, and all edges are

@@ -270,7 +270,7 @@ impl DataSet {
         let key = full_key(key);
         let Some(entry) = self.manifest.arrays.get(&key) else {
             if keys::is_topology(&key) && self.has_array(keys::TRIPLES) {
-                return Err(self.no_edges(None));
+                return Err(self.no_edges());
             }
             let keys = self.manifest.arrays.keys().cloned().collect();
             return Err(self.not_found(&format!("array `{key}`"), keys));
@@ -278,18 +278,37 @@ impl DataSet {
         Ok(ArrayRef::new(&self.root, &key, entry))
     }
 
-    /// The error for a data set without edges, of which `relation` is wanted: a knowledge graph has
-    /// triples instead.
-    pub fn no_edges(&self, relation: Option<&str>) -> Error {
+    /// The error for a data set without edges: a knowledge graph has triples instead.
+    pub fn no_edges(&self) -> Error {
         let root = self.root.display();
         if !self.has_array(keys::TRIPLES) {
             return Error::invalid(format!("data set `{root}` has no edge type `{}`", keys::EDGE));
         }
-        let chosen = relation.map_or_else(String::new, |name| format!("--relation '{name}' "));
         Error::invalid(format!("data set `{root}` holds triples, expected edges")).hint(format!(
-            "make a graph of them: `outercore import {root} {chosen}--out {root}-graph`; \
-             `--relation` takes one relation, else all count"
+            "make a graph of them: `outercore import {root} --out {root}-graph`; `--relation` takes \
+             one relation, else all count"
         ))
+    }
+
+    /// The name of a relation of a knowledge graph.
+    ///
+    /// # Errors
+    /// `NotFound`: no names. `Invalid`: no such relation. `Corrupt`: names that are none.
+    pub fn relation_name(&self, relation: u64) -> Result<String> {
+        let (offsets, bytes) = ("names/relation.offsets", "names/relation.bytes");
+        let ends = self.read_rows(offsets, &[relation, relation.saturating_add(1)])?;
+        let end = |of: usize| u64::from_le_bytes(std::array::from_fn(|byte| ends[8 * of + byte]));
+        let array = self.array(bytes)?;
+        let corrupt = || {
+            Error::corrupt(format!("array `{offsets}`: relation {relation} has no name"))
+                .hint("run `outercore check DATASET`")
+        };
+        if end(0) > end(1) || end(1) > array.rows() {
+            return Err(corrupt());
+        }
+        let mut name = zeroed(&array, end(1) - end(0))?;
+        ArrayFile::open(array)?.read(end(0), &mut name)?;
+        String::from_utf8(name).map_err(|_| corrupt())
     }
 
     /// The node features.

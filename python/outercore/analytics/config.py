@@ -29,7 +29,10 @@ class RunConfig(Configuration):
     memory: MemoryOption = "1GiB"
     relation: Annotated[
         str | None,
-        Option("The edges that count, SOURCE,RELATION,TARGET; by default those of all types."),
+        Option(
+            "The edges that count, SOURCE,RELATION,TARGET or a relation of triples; else all.",
+            common=True,
+        ),
     ] = None
     threads: Annotated[int | None, Option("Threads; all cores by default.", common=True)] = None
     backend: BackendOption = "auto"
@@ -110,11 +113,14 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
     """How the core names a relation; `None` where it is all there is, in a graph of one type.
 
-    Errors: `NotFoundError`, with the edge types there are.
+    It names that of triples by its id.
+
+    Errors: `NotFoundError`, with the edge types there are, or similar relations.
     """
     if not graph.edge_types:
+        name = relation if isinstance(relation, str) else ",".join(relation)
         # The core says what to make of a data set without edges.
-        return relation if isinstance(relation, str) else ",".join(relation)
+        return str(graph.relation_id(name)) if "triples/train" in graph.arrays else name
     edge_type = relation_of(graph, relation)
     return edge_type_key(edge_type) if graph.is_typed else None
 

@@ -37,8 +37,8 @@ def grid(
         graph: an opened graph or the directory of a data set.
         memory: budget of the build, such as ``2GiB``.
         threads: how many; all cores by default.
-        relation: the edge type whose edges the grid has, such as ``author,writes,paper``; those of
-            all types by default.
+        relation: the edge type whose edges the grid has, such as ``author,writes,paper``, or a
+            relation of triples; all by default.
         weights: an edge array, such as ``weight``, whose values are stored with the edges.
         order: how the grid numbers the nodes: ``degree`` brings busy nodes together, ``natural``
             keeps an order that is local already, ``auto`` looks at the edges.
@@ -53,7 +53,7 @@ def grid(
     Raises:
         InvalidError: there is a grid with other weights, another relation or another order; weights
             without a relation in a graph with several edge types.
-        NotFoundError: there is no edge array or edge type of that name.
+        NotFoundError: there is no edge array, edge type or relation of that name.
         BudgetError: the message says how much memory works.
 
     Example:

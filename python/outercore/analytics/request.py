@@ -39,7 +39,7 @@ class Resources(TypedDict, total=False):
     memory: str | int
     """Budget, such as ``"128MiB"``; ``"1GiB"`` by default."""
     relation: str | EdgeType | None
-    """The edge type that counts, in a graph with several; all together by default."""
+    """The edge type, or relation of triples, that counts; all together by default."""
     threads: int | None
     """All cores by default."""
     backend: Backend

@@ -98,7 +98,7 @@ impl<'a> StreamRun<'a> {
     ) -> Result<Self> {
         if plan.weighted && grid.weights().is_none() {
             let root = data_set.root();
-            let command = rebuild_command(root, grid.source().relation(), Some("NAME"));
+            let command = rebuild_command(data_set, grid.source().relation(), Some("NAME"));
             let text = format!("the grid of `{}` has no weights", root.display());
             return Err(Error::invalid(text).hint(format!("run `{command}`")));
         }

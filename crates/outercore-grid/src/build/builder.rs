@@ -11,7 +11,7 @@ use outercore_store::npy::ArrayWriter;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::deal::{Layout, Sink, count, deal};
-use super::degrees::{Degrees, Ranks, choose, out_degrees};
+use super::degrees::{Degrees, Ranks, choose, counted};
 use super::encode::{Dealt, Outputs, Written, encode_all};
 use super::input::{Input, Pass};
 use super::plan::Facts;
@@ -106,12 +106,12 @@ impl<'a> Builder<'a> {
             None => {}
         }
         let (degrees, order) = self.degrees(&facts, on_progress)?;
-        let shape = self.shape(degrees.connected(), order)?;
+        let shape = self.shape(&degrees, order)?;
         let ranks = Ranks::new(order, &degrees);
         self.write_nodes(editor, &ranks, &degrees, on_progress)?;
         let nodes = ranks.places(degrees, &shape);
         let source = &self.input.source;
-        let topology = header::topology(self.data_set.manifest(), source, name);
+        let topology = source.topology(self.data_set.manifest(), name);
         let mut header = GridHeader::new(&shape, source.relation(), topology);
         header.weights = name.map(str::to_owned);
         let written = match record {
@@ -133,11 +133,12 @@ impl<'a> Builder<'a> {
         Ok(summary(&header.shape(), &written, input, bytes))
     }
 
-    /// The grid of `connected` nodes, before its edges are counted.
+    /// The grid of nodes with these degrees, before its edges are counted.
     ///
     /// # Errors
     /// `Unsupported`: more partitions than a grid has.
-    fn shape(&self, connected: u64, order: Order) -> Result<GridShape> {
+    fn shape(&self, degrees: &Degrees, order: Order) -> Result<GridShape> {
+        let connected = degrees.connected();
         let shape = GridShape {
             nodes: self.input.nodes,
             connected,
@@ -147,7 +148,7 @@ impl<'a> Builder<'a> {
                 .unwrap_or_else(|| partition_log2(connected)),
             order,
             symmetric: self.input.symmetric,
-            arcs: self.input.arcs,
+            arcs: degrees.arcs(),
             edges: 0,
             weighted: self.options.weights_name().is_some(),
         };
@@ -173,11 +174,15 @@ impl<'a> Builder<'a> {
             on_progress("in-degrees", done, input.columns(), "nodes")
         })?;
         let pass = self.pass(facts, &columns);
-        let out = match input.symmetric {
-            true => None,
-            false => Some(out_degrees(&pass, *threads, &mut |arcs| {
-                on_progress("out-degrees", arcs, input.arcs, "arcs")
-            })?),
+        // Triples have no columns to tell the arcs into a node.
+        let with_into = input.columns() == 0;
+        let (out, into) = match input.symmetric {
+            true => (None, None),
+            false => {
+                let mut on_rows = |done| on_progress("out-degrees", done, input.rows, "arcs");
+                let (out, into) = counted(&pass, *threads, with_into, &mut on_rows)?;
+                (Some(out), into)
+            }
         };
         let order = match self.options.order {
             Some(order) => order,
@@ -185,10 +190,8 @@ impl<'a> Builder<'a> {
             None => choose(&pass, input, *threads)?,
         };
         self.check_ordering(facts, order)?;
-        let degrees = match input.source.columns_are_nodes() {
-            true => Degrees { into: columns, out, columns: None },
-            false => Degrees { into: input.in_degrees(&columns)?, out, columns: Some(columns) },
-        };
+        let (into, columns) = input.in_degrees(into.unwrap_or(columns))?;
+        let degrees = Degrees { into, out, columns };
         Ok((degrees, order))
     }
 
@@ -259,10 +262,10 @@ impl<'a> Builder<'a> {
         on_progress: OnProgress<'_>,
     ) -> Result<Written> {
         let layout = Layout::new(&header.shape());
-        let (arcs, threads) = (self.input.arcs, self.threads);
+        let (total, threads) = (self.input.rows, self.threads);
         let pass = Pass { places: Some(&places), ..self.pass(facts, &columns) };
         let counts = count(&pass, &places, layout, threads, &mut |done| {
-            on_progress("count", done, arcs, "arcs")
+            on_progress("count", done, total, "arcs")
         })?;
         header.edges = counts.edges.iter().sum();
         header.loops = counts.loops;
@@ -281,7 +284,7 @@ impl<'a> Builder<'a> {
         let rows = R::WEIGHTED.then_some(weights.len() as u64);
         let pass = Pass { rows, ..pass };
         deal(&pass, &places, layout, threads, &weights, &mut sink, &mut |done| {
-            on_progress("deal", done, arcs, "arcs")
+            on_progress("deal", done, total, "arcs")
         })?;
         self.dealt = dealt_bytes;
         drop((columns, places, weights));

@@ -136,7 +136,7 @@ pub(super) fn count(
     let balance = lanes.iter().fold(0u64, |sum, lane| sum.wrapping_add(lane.balance));
     let loops = lanes.iter().map(|lane| lane.loops).sum();
     if layout.symmetric
-        && (balance != 0 || 2 * edges.iter().sum::<u64>() - loops != pass.input.arcs)
+        && (balance != 0 || 2 * edges.iter().sum::<u64>() - loops != pass.input.rows)
     {
         return Err(Error::corrupt("the data set says `undirected`, but some arc has no reverse")
             .hint("run `outercore check DATASET`, or import the edges again"));

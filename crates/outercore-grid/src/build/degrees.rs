@@ -31,34 +31,55 @@ impl Degrees {
         u64::from(self.into[node]) + self.out.as_ref().map_or(0, |out| u64::from(out[node]))
     }
 
+    pub(super) fn arcs(&self) -> u64 {
+        self.into.iter().map(|degree| u64::from(*degree)).sum()
+    }
+
     pub(super) fn connected(&self) -> u64 {
         (0..self.into.len()).filter(|node| self.total(*node) > 0).count() as u64
     }
 }
 
-/// Arcs out of every node.
+/// Arcs out of every node, and those into it where `with_into`.
 ///
 /// # Errors
-/// `Unsupported`: 2^32 arcs out of one node; a failed read.
-pub(super) fn out_degrees(
+/// `Unsupported`: 2^32 arcs out of one node or into one; a failed read.
+pub(super) fn counted(
     pass: &Pass<'_>,
     lanes: usize,
+    with_into: bool,
     on_arcs: &mut dyn FnMut(u64) -> Result<()>,
-) -> Result<Vec<u32>> {
-    let mut degrees: Vec<AtomicU32> = Vec::with_capacity(pass.input.nodes as usize);
-    prefer_huge_pages(degrees.spare_capacity_mut());
-    degrees.extend((0..pass.input.nodes).map(|_| AtomicU32::new(0)));
-    let each = |_: &mut (), _: u32, sources: &[u32], _: Ids<'_>| {
+) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
+    let (out, into) = (zeros(pass.input.nodes), with_into.then(|| zeros(pass.input.nodes)));
+    let each = |_: &mut (), target: u32, sources: &[u32], _: Ids<'_>| {
         for source in sources {
-            // Sums do not depend on who adds first.
-            if degrees[*source as usize].fetch_add(1, Ordering::Relaxed) == u32::MAX {
-                return Err(too_many(u64::from(*source), "out of"));
-            }
+            add(&out, *source, 1, "out of")?;
         }
-        Ok(())
+        match &into {
+            Some(into) => add(into, target, sources.len() as u32, "into"),
+            None => Ok(()),
+        }
     };
     pass.run(&mut vec![(); lanes], 1, each, |_| {}, &mut |_, done| on_arcs(done))?;
-    Ok(degrees.into_iter().map(AtomicU32::into_inner).collect())
+    let plain = |degrees: Vec<AtomicU32>| degrees.into_iter().map(AtomicU32::into_inner).collect();
+    Ok((plain(out), into.map(plain)))
+}
+
+fn zeros(nodes: u64) -> Vec<AtomicU32> {
+    let mut degrees: Vec<AtomicU32> = Vec::with_capacity(nodes as usize);
+    prefer_huge_pages(degrees.spare_capacity_mut());
+    degrees.extend((0..nodes).map(|_| AtomicU32::new(0)));
+    degrees
+}
+
+/// Counts arcs of a node; sums do not depend on who adds first.
+#[inline(always)]
+fn add(degrees: &[AtomicU32], node: u32, arcs: u32, direction: &str) -> Result<()> {
+    let before = degrees[node as usize].fetch_add(arcs, Ordering::Relaxed);
+    match before.checked_add(arcs) {
+        Some(_) => Ok(()),
+        None => Err(too_many(u64::from(node), direction)),
+    }
 }
 
 /// The order that suits the graph, by a sample of its arcs.
@@ -66,7 +87,7 @@ pub(super) fn choose(pass: &Pass<'_>, input: &Input, lanes: usize) -> Result<Ord
     if order::choose(input.nodes, 1, 1) == Order::Degree {
         return Ok(Order::Degree);
     }
-    let reads = (input.arcs * 4).div_ceil(READ as u64).div_ceil(SAMPLES).max(1);
+    let reads = (input.rows * 4).div_ceil(READ as u64).div_ceil(SAMPLES).max(1);
     let mut counts = vec![(0u64, 0u64); lanes];
     let each = |(near, all): &mut (u64, u64), target: u32, sources: &[u32], _: Ids<'_>| {
         let is_near = |source: &&u32| u64::from(source.abs_diff(target)) < NEAR;

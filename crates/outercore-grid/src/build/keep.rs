@@ -19,11 +19,11 @@ pub(super) fn keep(data_set: &DataSet, options: &BuildOptions) -> Result<BuildSu
     let grid = Grid::open(data_set)?;
     let (header, shape) = (grid.header(), grid.shape());
     let (root, relation) = (data_set.root(), options.relation.as_deref());
-    grid.check_relation(root, relation)?;
+    grid.check_relation(data_set, relation)?;
     let other = |what: &str, found: &str, wanted: &str| {
         let text = format!("{what} {found}, expected {wanted}");
         Error::invalid(format!("the grid of `{}` has {text}", root.display()))
-            .hint(format!("rebuild: `{}`", rebuild_command(root, relation, None)))
+            .hint(format!("rebuild: `{}`", rebuild_command(data_set, relation, None)))
     };
     if let Some(wanted) = options.weights_name()
         && header.weights.as_deref() != Some(wanted)

@@ -75,13 +75,23 @@ pub fn write_array<T: bytemuck::Pod>(
     dtype: DType,
     values: &[T],
 ) {
+    write_shaped(root, manifest, key, dtype, &[values.len() as u64], values);
+}
+
+pub fn write_shaped<T: bytemuck::Pod>(
+    root: &Path,
+    manifest: &mut Manifest,
+    key: &str,
+    dtype: DType,
+    shape: &[u64],
+    values: &[T],
+) {
     let data: &[u8] = bytemuck::cast_slice(values);
-    let shape = [values.len() as u64];
-    let bytes = [NpyHeader::encode(dtype, &shape), data.to_vec()].concat();
+    let bytes = [NpyHeader::encode(dtype, shape), data.to_vec()].concat();
     let path = root.join(format!("{key}.npy"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
-    let entry = ArrayEntry::inside(key, dtype, &shape, Checksum::of(data));
+    let entry = ArrayEntry::inside(key, dtype, shape, Checksum::of(data));
     manifest.arrays.insert(key.to_owned(), entry);
 }
 

@@ -1,17 +1,13 @@
-//! What a grid is made of: the CSC in pieces of a megabyte.
+//! The CSC in pieces of a megabyte.
 
 use std::ops::Range;
 
-use outercore_core::{Error, ErrorKind, Result};
+use outercore_core::{Error, Result};
 use outercore_format::{DType, keys};
 use outercore_store::dataset::{ArrayFile, DataSet};
-use rayon::ThreadPool;
-use rayon::prelude::*;
 
-use crate::source::{EdgePart, GridSource};
-
-/// Bytes that are read at a time.
-pub(super) const READ: usize = 1 << 20;
+use super::{Buffers, Chunk, Ids, Pass, READ, too_many};
+use crate::source::{Columns, EdgePart};
 
 /// Reads node or edge ids, of 32 bits or 64, that are `within` a range; gives them less `shift`.
 fn read_ids(
@@ -60,63 +56,34 @@ fn read_ids(
 }
 
 /// The columns of the CSC that a grid is made of.
-pub(super) struct Input {
-    pub(super) source: GridSource,
-    pub(super) nodes: u64,
-    pub(super) arcs: u64,
-    pub(super) symmetric: bool,
+pub(super) struct Csc {
+    source: Columns,
+    nodes: u64,
     offsets: ArrayFile,
     sources: ArrayFile,
     /// Absent where not needed, or where the id of an arc is its position.
     ids: Option<ArrayFile>,
 }
 
-/// Consecutive arcs.
-#[derive(Clone, Copy)]
-pub(super) struct Chunk {
-    /// Arcs before it.
-    first: u64,
-    arcs: usize,
-    /// The column of the first one, counted from the first column of the input.
-    column: u32,
-    /// Arcs of that column before it.
-    behind: u32,
-}
-
-/// What a thread reads into.
-#[derive(Default)]
-pub(super) struct Buffers {
-    wide: Vec<u64>,
-    sources: Vec<u32>,
-    ids: Vec<u32>,
-}
-
-impl Input {
-    /// Opens the arrays; edge ids only `with_ids`.
-    pub(super) fn open(data_set: &DataSet, source: GridSource, with_ids: bool) -> Result<Self> {
+impl Csc {
+    /// Opens the arrays of a graph of so many nodes; edge ids only `with_ids`.
+    pub(super) fn open(
+        data_set: &DataSet,
+        source: Columns,
+        nodes: u64,
+        with_ids: bool,
+    ) -> Result<Self> {
         let open = |key| ArrayFile::open(data_set.array(key)?);
         let ids = match with_ids && data_set.has_array(keys::EDGE_IDS) {
             true => Some(open(keys::EDGE_IDS)?),
             false => None,
         };
-        let input = Self {
-            nodes: source.nodes(),
-            arcs: source.arcs().end - source.arcs().start,
-            symmetric: source.is_symmetric(),
-            source,
-            offsets: open(keys::OFFSETS)?,
-            sources: open(keys::SOURCES)?,
-            ids,
-        };
-        for (what, count) in [("nodes", input.nodes), ("columns", input.columns())] {
-            if count > u64::from(u32::MAX) {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    format!("a grid of {count} {what}, expected less than 2^32"),
-                ));
-            }
-        }
-        Ok(input)
+        let (offsets, sources) = (open(keys::OFFSETS)?, open(keys::SOURCES)?);
+        Ok(Self { source, nodes, offsets, sources, ids })
+    }
+
+    fn arcs(&self) -> u64 {
+        self.source.arcs().end - self.source.arcs().start
     }
 
     /// Columns: one for each node, or for each pair of edge type and target.
@@ -127,14 +94,14 @@ impl Input {
 
     /// Columns that are not nodes at the same time.
     pub(super) fn extra_columns(&self) -> u64 {
-        if self.source.columns_are_nodes() { 0 } else { self.columns() }
+        if self.source.are_nodes() { 0 } else { self.columns() }
     }
 
     /// Rows that an edge array must have, where that is known.
     pub(super) fn edge_rows(&self) -> Option<u64> {
         let rows = self.source.rows();
         match &self.ids {
-            None => Some(self.arcs),
+            None => Some(self.arcs()),
             // Ids are opened for weights alone, which belong to one edge type.
             Some(_) => self.source.first().rows_are_known.then_some(rows.end - rows.start),
         }
@@ -237,7 +204,7 @@ impl Input {
 
     /// All arcs in chunks of at most `arcs`, by the arcs in each column.
     pub(super) fn chunks(&self, degrees: &[u32], arcs: usize) -> impl Iterator<Item = Chunk> {
-        let total = self.arcs;
+        let total = self.arcs();
         let (mut first, mut column, mut behind) = (0u64, 0usize, 0u32);
         std::iter::from_fn(move || {
             if first == total {
@@ -280,7 +247,7 @@ impl Input {
     }
 
     /// Reads a chunk and calls `each(target, sources, edge rows)` for each of its columns.
-    fn walk(
+    pub(super) fn walk(
         &self,
         pass: &Pass<'_>,
         chunk: Chunk,
@@ -288,7 +255,7 @@ impl Input {
         each: &mut impl FnMut(u32, &[u32], Ids<'_>) -> Result<()>,
     ) -> Result<()> {
         let degrees = pass.degrees;
-        let Buffers { wide, sources, ids } = buffers;
+        let Buffers { wide, sources, ids, .. } = buffers;
         sources.resize(chunk.arcs, 0);
         self.read_sources(chunk, wide, sources)?;
         if let Some(places) = pass.places {
@@ -322,74 +289,4 @@ impl Input {
         }
         Ok(())
     }
-}
-
-/// Edge ids of consecutive arcs.
-#[derive(Clone, Copy)]
-pub(super) enum Ids<'a> {
-    Listed(&'a [u32]),
-    /// Counted up from here.
-    From(u64),
-}
-
-impl Ids<'_> {
-    pub(super) fn get(self, at: usize) -> usize {
-        match self {
-            Self::Listed(ids) => ids[at] as usize,
-            Self::From(first) => first as usize + at,
-        }
-    }
-}
-
-/// Passes over the arcs in parallel: one state a thread.
-pub(super) struct Pass<'a> {
-    pub(super) input: &'a Input,
-    /// Arcs in each column.
-    pub(super) degrees: &'a [u32],
-    pub(super) pool: &'a ThreadPool,
-    /// Arcs of a chunk.
-    pub(super) chunk: usize,
-    /// Number of rows of edges; `None`: they are not read, and positions stand in for them.
-    pub(super) rows: Option<u64>,
-    /// What stands for a source where it is given to a state; `None`: itself.
-    pub(super) places: Option<&'a [u32]>,
-}
-
-impl Pass<'_> {
-    /// Every `stride`-th chunk is given to a state, in turns: `each(state, target, sources, edge
-    /// ids)` for its targets, then `finish`, in parallel. After each turn `after` is called with the
-    /// states, in the order of their chunks, and the arcs passed so far.
-    pub(super) fn run<S: Send>(
-        &self,
-        states: &mut [S],
-        stride: usize,
-        each: impl Fn(&mut S, u32, &[u32], Ids<'_>) -> Result<()> + Sync,
-        finish: impl Fn(&mut S) + Sync,
-        after: &mut dyn FnMut(&mut [S], u64) -> Result<()>,
-    ) -> Result<()> {
-        let mut buffers: Vec<Buffers> = states.iter().map(|_| Buffers::default()).collect();
-        let mut chunks = self.input.chunks(self.degrees, self.chunk).step_by(stride);
-        loop {
-            let turn: Vec<Chunk> = chunks.by_ref().take(states.len()).collect();
-            let Some(last) = turn.last() else { return Ok(()) };
-            let lanes = states.par_iter_mut().zip(&mut buffers).zip(&turn);
-            self.pool.install(|| {
-                lanes.try_for_each(|((state, buffers), chunk)| {
-                    let mut each =
-                        |target, sources: &[u32], ids: Ids<'_>| each(state, target, sources, ids);
-                    self.input.walk(self, *chunk, buffers, &mut each)?;
-                    finish(state);
-                    Ok::<(), Error>(())
-                })
-            })?;
-            after(&mut states[..turn.len()], last.first + last.arcs as u64)?;
-        }
-    }
-}
-
-pub(super) fn too_many(node: u64, direction: &str) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        format!("2^32 arcs or more {direction} node {node}, expected fewer"),
-    )
 }
