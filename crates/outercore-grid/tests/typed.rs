@@ -180,7 +180,7 @@ fn a_grid_of_other_edge_types_is_not_taken_for_the_one_asked_for() {
         BuildOptions { relation: Some("paper__cites__paper".into()), ..BuildOptions::default() };
     let error = build(&RealDisk, &data_set, &one, &mut quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("all edge types, expected paper__cites__paper"), "{error}");
+    assert!(error.to_string().contains("all edge types, expected paper,cites,paper"), "{error}");
     let root = directory.path().display();
     let command = format!("`outercore grid {root} --relation paper,cites,paper --overwrite`");
     assert!(error.to_string().contains(&command), "{error}");
