@@ -137,7 +137,8 @@ def test_embed_prints_every_figure_with_its_protocol(facts: Path, outcome: Any) 
     assert "test: 2 triples, heads and tails, among 30 entities drawn uniformly" in out
     assert out.count("  filtered  MRR ") == out.count("  raw       MRR ") == 4
     assert out.splitlines()[-1] == "run"
-    assert "run run: complex of dimension 16, 848 numbers, on cpu; all in memory" in err
+    started = "run run: complex of dimension 16, 848 numbers, on cpu\n  in memory  all partitions\n"
+    assert started in err
     assert "triples/s" in err
     assert "epoch   1  loss" in err
     assert Path("run/entities.npy").exists()
@@ -156,7 +157,7 @@ def test_embed_in_partitions_says_what_moved(facts: Path, outcome: Any) -> None:
         "budget.slots=3",
     )
     assert code == 0, err
-    assert "3 of 5 partitions in memory" in err
+    assert "\n  in memory  3 of 5 partitions\n" in err
     assert "  read " in err
     assert "  waited " in err
 

@@ -111,3 +111,30 @@ def test_the_line_of_an_epoch_fits_a_terminal_and_is_whole_in_a_file(
     assert (moved in line) == (not terminal)
     if terminal:
         assert len(line) <= 80
+
+
+@pytest.mark.parametrize("validation", ["full", "sampled", "none"])
+def test_the_lines_before_a_training_fit_a_terminal(
+    validation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described = {
+        "run": "runs/ogbn-papers100M-sage-12",
+        "model": "sage",
+        "parameters": 123_456_789,
+        "task": "graph classification",
+        "task_guessed": True,
+        "metric": "average_precision",
+        "of_graphs": False,
+        "validation": validation,
+        "device": "cuda:0",
+    }
+    with Watch() as watch:
+        watch.started(described)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("run runs/ogbn-papers100M-sage-12: sage, 123,456,789 parameters")
+    judged = "none" if validation == "none" else f"average_precision, {validation} neighbourhoods"
+    assert lines[1:] == [
+        "  task        graph classification, guessed from the labels",
+        f"  validation  {judged}",
+    ]
+    assert max(map(len, lines)) <= 80

@@ -14,11 +14,12 @@ class EmbedWatch(RunWatch):
         super().__init__("triples", "triples", quiet=quiet)
 
     def started(self, description: dict[str, Any]) -> None:
-        """One line on what runs."""
-        where = "all in memory"
+        """What runs, and where its rows are."""
+        where = "all partitions"
         if description["partitions"] > 1:
-            where = f"{description['slots']} of {description['partitions']} partitions in memory"
+            where = f"{description['slots']} of {description['partitions']} partitions"
         self._say(
             f"run {description['run']}: {description['model']} of dimension {description['dim']}, "
-            f"{description['parameters']:,} numbers, on {description['device']}; {where}"
+            f"{description['parameters']:,} numbers, on {description['device']}\n"
+            f"  in memory  {where}"
         )

@@ -14,13 +14,13 @@ class Watch(RunWatch):
         super().__init__("seeds", "batches", quiet=quiet)
 
     def started(self, description: dict[str, Any]) -> None:
-        """One line on what runs."""
-        kind = description["validation"]
-        where = "" if description["of_graphs"] else f" on {kind} neighbourhoods"
-        validates = f"validates{where} by {description['metric']}"
-        guessed = " (guessed from the labels)" if description["task_guessed"] else ""
+        """What runs, what it learns, and how that is judged."""
+        kind, metric = description["validation"], description["metric"]
+        where = "" if description["of_graphs"] else f", {kind} neighbourhoods"
+        guessed = ", guessed from the labels" if description["task_guessed"] else ""
         self._say(
-            f"run {description['run']}: {description['model']}, {description['task']}{guessed}, "
-            f"{description['parameters']:,} parameters, on {description['device']}; "
-            f"{'validates nothing' if kind == 'none' else validates}"
+            f"run {description['run']}: {description['model']}, "
+            f"{description['parameters']:,} parameters, on {description['device']}\n"
+            f"  task        {description['task']}{guessed}\n"
+            f"  validation  {'none' if kind == 'none' else metric + where}"
         )
