@@ -110,7 +110,9 @@ def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figu
                 marker={"color": chosen},
                 hovertemplate=f"{name}: {format_size(size)}<extra></extra>",
             )
-    figure.update_layout(barmode="stack", height=220, hovermode="closest")
+    # The plot is low: at the usual share of its height the legend would cover the axis.
+    legend = {"y": -0.5, "traceorder": "normal"}
+    figure.update_layout(barmode="stack", height=240, hovermode="closest", legend=legend)
     figure.update_yaxes(showticklabels=False)
     return figure
 
