@@ -16,7 +16,7 @@ from outercore.edge_types import edge_type_called
 from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import suggestion
-from outercore.names import Names
+from outercore.names import KEY, Names
 from outercore.shown import html_table
 from outercore.steady import steady
 
@@ -391,6 +391,21 @@ class Graph:
             NotFoundError: the data set has no names.
         """
         return Names(self.root, self.arrays, "relation")
+
+    def keys_of(self, node_type: str) -> Names | None:
+        """The keys by which the nodes of a type were imported, in a graph of several types.
+
+        ``None`` where they have none, or are the numbers of the nodes.
+
+        Example:
+            >>> import outercore as oc
+            >>> oc.open(tiny_dataset).keys_of("node") is None
+            True
+        """
+        kind = f"{node_type}.{KEY}"
+        if not self.is_typed or f"names/{kind}.order" not in self.arrays:
+            return None
+        return Names(self.root, self.arrays, kind)
 
     def entity_names(self, ids: ArrayLike | None = None) -> list[str]:
         """The names of entities, in the order of ``ids``; of all without it."""

@@ -15,6 +15,8 @@ from outercore.mapped import mapped
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+KEY = "key"
+"""The text of nodes that has the keys by which a graph of several types was imported."""
 _Key = tuple[int, bytes]
 _COMPARED = 20_000
 """Names that are all compared with a mistyped one, which takes a third of a second."""
@@ -37,6 +39,7 @@ class Names:
             NotFoundError: the data set has no such names.
         """
         self._kind = kind
+        self._what = kind.removesuffix(f".{KEY}")
         keys = [f"names/{kind}.{part}" for part in ("offsets", "bytes", "order")]
         for key in keys[:2]:
             if key not in arrays:
@@ -119,7 +122,7 @@ class Names:
         number = self.find(name)
         if number is None:
             guess = hint_like(str(name), self._near(str(name))) or self._example()
-            raise NotFoundError(f"{self._kind} `{name}` is not in the data set{guess}")
+            raise NotFoundError(f"{self._what} `{name}` is not in the data set{guess}")
         return number
 
     def _example(self) -> str:
@@ -164,45 +167,83 @@ class Names:
         """
         lengths = np.diff(offsets)
         found = np.full(len(lengths), -1, np.int64)
-        if self._order is not None:
-            # Appended names are not in the order of their lengths.
-            for place in range(len(lengths)):
-                name = bytes(characters[offsets[place] : offsets[place + 1]])
-                number = self.find(name.decode())
-                found[place] = -1 if number is None else number
-            return found
         for length in np.unique(lengths[lengths > 0]).tolist():
             first, last = self._of_length(length), self._of_length(length + 1)
             if first == last:
                 continue
-            start, end = int(self._offsets[first]), int(self._offsets[last])
-            if end - start != (last - first) * length or end > len(self._bytes):
-                raise CorruptError(
-                    f"array `names/{self._kind}.offsets`: rows {first} to {last} are not in the "
-                    "order of names\nhint: run `outercore check`"
-                )
             places = np.flatnonzero(lengths == length)
-            rows = characters[offsets[places][:, None] + np.arange(length)]
             # Texts of one length are compared byte by byte.
-            wanted = np.ascontiguousarray(rows).view(f"S{length}").ravel()
-            known = np.asarray(self._bytes[start:end]).view(f"S{length}")
-            at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-            found[places] = np.where(known[at] == wanted, first + at, -1)
+            wanted = _of_one_length(characters, offsets[places], length)
+            if self._order is None:
+                found[places] = self._searched(wanted, first, last)
+            else:
+                found[places] = self._searched_in_order(wanted, first, last)
         return found
 
+    def _searched(self, wanted: NDArray[np.bytes_], first: int, last: int) -> NDArray[np.int64]:
+        """The ids of texts of one length, which the names `first` to `last` have; -1 for none."""
+        length = wanted.dtype.itemsize
+        start, end = int(self._offsets[first]), int(self._offsets[last])
+        if end - start != (last - first) * length or end > len(self._bytes):
+            raise CorruptError(
+                f"array `names/{self._kind}.offsets`: rows {first} to {last} are not in the "
+                "order of names\nhint: run `outercore check`"
+            )
+        known = np.asarray(self._bytes[start:end]).view(f"S{length}")
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where(known[at] == wanted, first + at, -1)
+
+    def _searched_in_order(
+        self, wanted: NDArray[np.bytes_], first: int, last: int
+    ) -> NDArray[np.int64]:
+        """As `_searched`, where `order` says which ids have the places `first` to `last`."""
+        low, high = np.full(len(wanted), first), np.full(len(wanted), last)
+        while (low < high).any():
+            middle = np.minimum((low + high) // 2, last - 1)
+            _, known = self._at_places(middle, wanted.dtype.itemsize)
+            # Where a search is over, low and high stay as they are.
+            is_less = (known < wanted) & (low < high)
+            high = np.where(is_less | (low >= high), high, middle)
+            low = np.where(is_less, middle + 1, low)
+        ids, known = self._at_places(np.minimum(low, last - 1), wanted.dtype.itemsize)
+        return np.where(known == wanted, ids, -1)
+
+    def _at_places(
+        self, places: NDArray[np.int64], length: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bytes_]]:
+        """The ids at places in the order of names, and their names, which have one length."""
+        assert self._order is not None
+        ids = np.asarray(self._order[places]).astype(np.int64)
+        if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
+            raise CorruptError(f"array `names/{self._kind}.order`: {ids.max()} is no id")
+        starts = np.asarray(self._offsets[ids]).astype(np.int64)
+        ends = np.asarray(self._offsets[ids + 1]).astype(np.int64)
+        if (ends - starts != length).any() or (len(ends) and ends.max() > len(self._bytes)):
+            raise CorruptError(
+                f"array `names/{self._kind}.order` is not in the order of names\n"
+                "hint: run `outercore check`"
+            )
+        return ids, _of_one_length(self._bytes, starts, length)
+
     def _of_length(self, length: int) -> int:
-        """The first id whose name has `length` bytes or more."""
+        """The first place in the order of names whose name has `length` bytes or more."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
-            if int(self._offsets[middle + 1]) - int(self._offsets[middle]) < length:
+            number = self._ranked(middle)
+            if int(self._offsets[number + 1]) - int(self._offsets[number]) < length:
                 low = middle + 1
             else:
                 high = middle
         return low
 
     def _ranked(self, rank: int) -> int:
-        return rank if self._order is None else int(self._order[rank])
+        if self._order is None:
+            return rank
+        number = int(self._order[rank])
+        if not 0 <= number < len(self):
+            raise CorruptError(f"array `names/{self._kind}.order`: {number} is no id")
+        return number
 
     def _name(self, number: int) -> bytes:
         if not 0 <= number < len(self):
@@ -214,6 +255,14 @@ class Names:
                 f"expected them in 0 to {len(self._bytes)}\nhint: run `outercore check`"
             )
         return bytes(self._bytes[start:end])
+
+
+def _of_one_length(
+    characters: NDArray[np.uint8], starts: NDArray[np.int64], length: int
+) -> NDArray[np.bytes_]:
+    """The texts of `length` bytes that begin at `starts`."""
+    rows = np.asarray(characters[starts[:, None] + np.arange(length)])
+    return np.ascontiguousarray(rows).view(f"S{length}").ravel()
 
 
 def _key(name: bytes) -> _Key:

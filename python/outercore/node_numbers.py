@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from outercore.graph import Graph
+    from outercore.names import Names
 
 
 class NodeNumbers:
@@ -32,8 +33,9 @@ class NodeNumbers:
         (3, ['author:0', 'paper:2'])
     """
 
-    def __init__(self, counts: Mapping[str, int]) -> None:
-        """Number the nodes of types with these many nodes."""
+    def __init__(self, counts: Mapping[str, int], names: Mapping[str, Names] | None = None) -> None:
+        """Number the nodes of types with these many nodes; `names` has the keys of some types."""
+        self._names = dict(names or {})
         self._counts = {name: counts[name] for name in sorted(counts, key=str.encode)}
         self._ends = np.cumsum([*self._counts.values()], dtype=np.int64)
 
@@ -49,7 +51,8 @@ class NodeNumbers:
         if relation is not None:
             source, _, target = relation_of(graph, relation)
             counts = {name: counts[name] for name in (source, target)}
-        return cls(counts)
+        names = {name: graph.keys_of(name) for name in counts}
+        return cls(counts, {name: found for name, found in names.items() if found is not None})
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -85,19 +88,48 @@ class NodeNumbers:
         return first + node
 
     def parse(self, text: str, option: str) -> int:
-        """The number of the node that a text such as ``paper:17`` names.
+        """The number of the node that a text such as ``paper:17`` names, by its key or by its id.
 
         Raises:
             InvalidError: another text.
+            NotFoundError: there is no such type, or no such key.
         """
-        node_type, _, node = text.rpartition(":")
+        node_type, colon, node = text.partition(":")
+        if colon and node_type in self._names:
+            return self.of(node_type, self._names[node_type].id(node))
         if not node_type or not node.isascii() or not node.isdigit():
-            example = f"{self.types[0]}:17" if self._counts else "TYPE:17"
+            example = f"{self.types[0]}:{self.shown(self.types[0])}" if self._counts else "TYPE:17"
             raise InvalidError(
                 f"{option}: expected the type and the id of a node, such as `{example}`, found "
                 f"`{text}`"
             )
         return self.of(node_type, int(node))
+
+    def find(self, text: str) -> int | None:
+        """The number of the node that a text names by type and key, or None."""
+        node_type, _, node = text.partition(":")
+        names = self._names.get(node_type)
+        found = None if names is None else names.find(node)
+        return None if found is None else self.of(node_type, found)
+
+    def shown(self, node_type: str) -> str:
+        """What a node of a type may be called."""
+        names = self._names.get(node_type)
+        return "17" if names is None or not len(names) else names.names([0])[0]
+
+    @property
+    def are_named(self) -> bool:
+        """Whether nodes of some type have keys."""
+        return bool(self._names)
+
+    def texts_of(self, places: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[Any]:
+        """The keys of nodes, or their ids as text, as objects [n]; `split` gives what it takes."""
+        texts = ids.astype(object)
+        for place, node_type in enumerate(self.types):
+            own = np.flatnonzero(places == place)
+            names = self._names.get(node_type)
+            texts[own] = ids[own].astype(str) if names is None else names.names(ids[own])
+        return texts
 
     def split(self, numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The place of each node's type among `types`, and its id within the type; int64 [n]."""
@@ -106,9 +138,9 @@ class NodeNumbers:
         return places.astype(np.int64), np.asarray(numbers, np.int64) - firsts
 
     def names(self, numbers: NDArray[Any]) -> list[str]:
-        """Nodes by type and id, such as ``paper:17``."""
+        """Nodes by type and key, or by type and id, such as ``paper:17``."""
         places, ids = self.split(numbers)
-        pairs = zip(places.tolist(), ids.tolist(), strict=True)
+        pairs = zip(places.tolist(), self.texts_of(places, ids), strict=True)
         return [f"{self.types[place]}:{node}" for place, node in pairs]
 
     def resolve(self, given: Any) -> Any:
@@ -124,8 +156,8 @@ class NodeNumbers:
         if _is_pair(given):
             node_type, ids = given
             if np.ndim(ids) == 0:
-                return self.of(node_type, index(ids))
-            return [self.of(node_type, index(node)) for node in ids]
+                return self._of_pair(node_type, ids)
+            return [self._of_pair(node_type, node) for node in ids]
         if isinstance(given, (list, tuple)):
             found: list[Any] = []
             for one in given:
@@ -133,6 +165,14 @@ class NodeNumbers:
                 found += number if isinstance(number, list) else [number]
             return found
         return given
+
+    def _of_pair(self, node_type: str, node: Any) -> int:
+        """The number of a node by its type, and its key or its id."""
+        if not isinstance(node, str):
+            return self.of(node_type, index(node))
+        if node_type in self._names:
+            return self.of(node_type, self._names[node_type].id(node))
+        raise InvalidError(f"node `{node_type}:{node}`: the type has no keys, expected an id")
 
 
 def relation_of(graph: Graph, relation: str | Sequence[str]) -> EdgeType:

@@ -203,7 +203,8 @@ class _Called:
     def __init__(self, graph: Labelled, numbers: NodeNumbers | None) -> None:
         self._numbers = numbers
         self._names = names_of_nodes(graph) if numbers is None else None
-        ids = pa.int64() if self._names is None else pa.large_string()
+        are_named = self._names is not None if numbers is None else numbers.are_named
+        ids = pa.large_string() if are_named else pa.int64()
         self.columns = (
             [("id", ids)] if numbers is None else [("type", pa.large_string()), ("id", ids)]
         )
@@ -214,7 +215,8 @@ class _Called:
         if self._numbers is not None:
             places, ids = self._numbers.split(ids)
             types = pa.array(self._numbers.types, pa.large_string())
-            return {"type": types.take(pa.array(places)), "id": ids}
+            called = self._numbers.texts_of(places, ids) if self._numbers.are_named else ids
+            return {"type": types.take(pa.array(places)), "id": called}
         return {"id": ids if self._names is None else arrow_names_of(self._names, ids)}
 
     def texts(self, ids: NDArray[Any]) -> pa.Array:

@@ -35,12 +35,12 @@ _EDGES = "Values of edges"
 _TEXTS = "How files are written"
 _OF_TRIPLES = ("valid", "test", "columns", "unknown")
 _OF_TYPED = (
-    *("edge_types", "nodes", "features", "labels", "split", "add_reverse", "dangling"),
+    *("edge_types", "nodes", "features", "labels", "split", "texts", "add_reverse", "dangling"),
     *("fill", "task", "feature_dtype", "in_place"),
 )
 """Options of several types of nodes and edges."""
 _OF_FOLDERS = (
-    *("edges", "labels", "split", "add_reverse", "dangling"),
+    *("edges", "labels", "split", "texts", "add_reverse", "dangling"),
     *("fill", "task", "feature_dtype", "in_place"),
 )
 """Options of a folder of several types."""
@@ -97,8 +97,8 @@ class _Options:
         list[str] | None,
         typer.Option(
             "--text",
-            help="`NAME=FILE:COLUMN`: texts of nodes, such as titles, kept as they are; may be "
-            "repeated.",
+            help="`NAME=FILE:COLUMN`: texts of nodes, such as titles, kept as they are; with "
+            "several node types `TYPE.COLUMN`; may be repeated.",
         ),
     ] = None
     graph_ids: Annotated[
@@ -324,6 +324,7 @@ def _typed_inputs(given: _Options) -> TypedInputs:
         edges=tuple(given.edge_types or ()),
         features=tuple(given.features or ()),
         label=given.labels,
+        texts=tuple(given.texts or ()),
         splits=SplitChoice.parse(given.split or []),
         add_reverse=given.add_reverse,
         ogb_split=given.ogb_split,

@@ -28,7 +28,7 @@ def with_ids(
 ) -> dict[str, Any]:
     """What an algorithm takes, with the ids of the nodes that its options name.
 
-    In a graph with several types nodes are named like `author:17`, and get their numbers.
+    In a graph with several types nodes are named like `author:17`, by key where the type has keys.
 
     Errors: `NotFoundError` for a name that is not there; `InvalidError` for another mistake.
     """
@@ -52,7 +52,8 @@ def _ids(option: str, text: str, data_set: Path, relation: str | None) -> list[i
     parts = text.split(",")
     numbers = NodeNumbers.of_graph(graph, relation)
     if numbers is not None:
-        return [numbers.parse(part, option) for part in parts]
+        one = numbers.find(text)
+        return [numbers.parse(part, option) for part in parts] if one is None else [one]
     names = names_of_nodes(graph)
     if names is not None:
         whole = names.find(text)

@@ -16,7 +16,7 @@ from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import Graph
 from outercore.many_graphs import has_graphs
-from outercore.names import Names
+from outercore.names import KEY, Names
 from outercore.outputs import names_of_nodes
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
@@ -89,11 +89,10 @@ class _Opening:
     def __init__(self, graph: Graph, given: Additions, options: ImportOptions) -> None:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_nodes(graph)
-        ids = None if names is None else by_name(names)
-        if graph.is_typed:
-            ids = _no_keys
         memory = parse_size(options.memory) // 4
-        self._reading = Reading(given.text, given.fill, given.keeps_gaps, memory, ids=ids)
+        self._reading = Reading(
+            given.text, given.fill, given.keeps_gaps, memory, ids=by_name(names)
+        )
         self._is_named = names is not None
         self._labelled = graph.labelled_type
 
@@ -135,7 +134,7 @@ class _Opening:
                 "--split: the data set has no labels, which say whose nodes these are\n"
                 "hint: give `--labels TYPE=FILE` with it"
             )
-        reading = replace(self._reading, nodes=self._graph.node_types[of_type or "node"])
+        reading = self._reading_of(of_type)
         found = [] if choice.archive is None else open_splits(choice.archive, reading)
         found += [open_split(text, reading) for text in choice.single]
         require_once("--split", [name for name, _ in found])
@@ -157,9 +156,12 @@ class _Opening:
         found = []
         for text in self._given.texts:
             node_type, name, file = self._named("--text", text)
-            reading = replace(self._reading, nodes=self._count(node_type))
+            if node_type is not None and name == KEY:
+                raise InvalidError(
+                    f"--text: `{KEY}` has the keys of the nodes\nhint: choose another name for it"
+                )
             self._require_ids(file)
-            found += open_texts(name, node_type, file, reading)[0]
+            found += open_texts(name, node_type, file, self._reading_of(node_type))[0]
         return found
 
     def _edge_arrays(self) -> list[NodeArray]:
@@ -173,9 +175,16 @@ class _Opening:
     def _rows(self, file: str, node_type: str | None, **how: Any) -> RowSource:
         """The rows of a file, one for each node."""
         fill = how.pop("fill", self._reading.fill)
-        reading = replace(self._reading, nodes=self._count(node_type), fill=fill)
         self._require_ids(file)
-        return open_rows(file, reading, **how)
+        return open_rows(file, replace(self._reading_of(node_type), fill=fill), **how)
+
+    def _reading_of(self, node_type: str | None) -> Reading:
+        """How a file is read that is of the nodes of a type; a table may name them by key."""
+        count = self._count(node_type)
+        if node_type is None:
+            return replace(self._reading, nodes=count)
+        keys = self._graph.keys_of(node_type)
+        return replace(self._reading, nodes=count, ids=_no_keys if keys is None else by_name(keys))
 
     def _count(self, node_type: str | None) -> int:
         """The nodes of a type."""
@@ -227,8 +236,10 @@ class _Opening:
             )
 
 
-def by_name(names: Names) -> NodeIds:
-    """Ids of nodes that a column calls by their names."""
+def by_name(names: Names | None) -> NodeIds | None:
+    """Ids of nodes that a column calls by their names; `None` where they have none."""
+    if names is None:
+        return None
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         row = 0
@@ -247,7 +258,7 @@ def by_name(names: Names) -> NodeIds:
 
 
 def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
-    """Errors: `InvalidError`: a graph with several types does not keep the keys of its nodes."""
+    """Errors: `InvalidError`: the nodes of this type have no keys."""
     raise InvalidError(
         f"`{table.path}`: column `{key}` holds keys, expected rows in the order of the nodes\n"
         f"hint: choose columns: `{table.path}:COLUMN`"

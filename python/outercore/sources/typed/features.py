@@ -23,13 +23,16 @@ from outercore.sources.typed.times import TIME, has_gaps, is_time, time_values
 
 
 def open_features(
-    texts: tuple[str, ...], nodes: dict[str, NodeTable], besides: dict[str, str], reading: Reading
+    texts: tuple[str, ...],
+    nodes: dict[str, NodeTable],
+    besides: dict[str, set[str]],
+    reading: Reading,
 ) -> tuple[list[NodeArray], list[str]]:
     """The arrays of all node types, and how they were chosen.
 
     `texts` are `TYPE=FILE` or `TYPE=FILE:COLUMN,COLUMN`. A type that none of them names has the
     columns of its own table: the one column of lists, else all columns of numbers. Columns of times
-    become arrays of their own. `besides` is a column of a type that is used otherwise.
+    become arrays of their own. `besides` are the columns of a type that are used otherwise.
 
     Errors: `InvalidError` for another form, or a type that is not there.
     """
@@ -46,8 +49,7 @@ def open_features(
         if node_type in given:
             arrays.append(_of_file(node_type, given[node_type], one, reading))
             continue
-        besides_of = {besides[node_type]} if node_type in besides else set()
-        found, note = arrays_of_table(one, besides_of, reading)
+        found, note = arrays_of_table(one, besides.get(node_type, set()), reading)
         arrays += found
         notes += note
     return arrays, notes

@@ -21,11 +21,11 @@ from outercore.sources.typed.importer import refuse_options, typed_importer
 from outercore.sources.typed.keys import Column, Keys, column_of
 from outercore.sources.typed.labels import (
     SHARES,
-    label_column,
     open_labels,
     random_splits,
     splits_by_time,
 )
+from outercore.sources.typed.node_texts import columns_besides, open_node_texts
 from outercore.sources.typed.splits import Splits
 from outercore.sources.typed.tables import EdgeTable, NodeTable, open_edge_types, open_node_types
 from outercore.sources.typed.times import TIME, require_one_clock, require_one_kind
@@ -44,6 +44,8 @@ class TypedInputs:
     """`TYPE=FILE`."""
     label: str | None = None
     """`TYPE.COLUMN` or `TYPE=FILE`."""
+    texts: tuple[str, ...] = ()
+    """`TYPE.COLUMN`."""
     splits: SplitChoice = field(default_factory=SplitChoice)
     add_reverse: bool = False
     """Whether each edge type gets one in the other direction."""
@@ -120,9 +122,7 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     ]
     of_edges = [(one.table, name) for one in tables for name in one.others]
     require_one_clock([*of_nodes, *of_edges])
-    besides = {}
-    if inputs.label is not None and "=" not in inputs.label:
-        besides = dict([label_column(inputs.label, nodes)])
+    besides = columns_besides(inputs.label, inputs.texts, nodes)
     found = open_features(inputs.features, nodes, besides, reading)
     return typed_source(inputs, options, nodes, tables, found, [*inputs.nodes, *inputs.edges])
 
@@ -153,6 +153,7 @@ def typed_source(
     if inputs.label is not None:
         labels = open_labels(inputs.label, nodes, reading, options.task)
     arrays, notes = features
+    texts = open_node_texts(inputs.texts, nodes, reading)
     times = {
         array.of_type: array.rows
         for array in arrays
@@ -168,7 +169,7 @@ def typed_source(
         ]
     )
     by_rows = splits.arrays if isinstance(splits, Splits) else splits
-    arrays = [*arrays, *labels, *by_rows]
+    arrays = [*arrays, *labels, *by_rows, *texts]
     from_files = [note for array in arrays for note in array.rows.notes]
     return TypedSource(
         nodes,
@@ -250,7 +251,7 @@ def write_typed(
 
     Stopped in between, the same call resumes. The data set appears only when it is complete.
 
-    Cost: within `options.memory`, besides 8 bytes a node on disk while it is built.
+    Cost: within `options.memory`, besides 16 bytes a node on disk while it is built.
     Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
     """
     refuse_options(options)
@@ -276,7 +277,7 @@ def write_typed(
             by_keys = []
             if source.splits is not None:
                 by_keys = source.splits.looked_up(keys, len(source.edge_keys))
-            for array in [*source.arrays, *by_keys]:
+            for array in [*source.arrays, *by_keys, *keys.arrays()]:
                 feed_array(importer, array, options, progress)
             for edges in source.edges:
                 arrays, left_out = edges.arrays(keys, source.fill)

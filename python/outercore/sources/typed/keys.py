@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ import outercore
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError, NotFoundError
 from outercore.mapped import blocks, forget, mapped
+from outercore.names import KEY
+from outercore.sources.graph import NodeArray
+from outercore.sources.rows import RowSource
 from outercore.sources.table import Table
+from outercore.sources.texts import text_arrays
 from outercore.sources.triples import names_of
 
 _SEPARATOR, _WITHIN = "\x1f", "\x1e"
@@ -47,6 +52,8 @@ class Column:
     """What the keys are unique within, where several node types share it; else the node type."""
     first: int = 0
     """The number of the first row among all nodes of the space."""
+    is_one: bool = True
+    """Whether a key is the text of one column."""
 
     @property
     def prefix(self) -> str:
@@ -71,7 +78,7 @@ def column_of(
             yield parts[0] if len(parts) == 1 else _joined(parts)
 
     name = f"`{table.path}`: {shown(columns)}"
-    return Column(node_type, name, texts, may_be_empty, space, first)
+    return Column(node_type, name, texts, may_be_empty, space, first, len(columns) == 1)
 
 
 def shown(columns: tuple[str, ...]) -> str:
@@ -113,12 +120,14 @@ class Keys:
         self._is_ours = False
         self._rows: list[NDArray[np.int64]] = []
         self._counts: list[int] = []
+        self._row_of = self._column_of = np.empty(0, np.int64)
 
     def __enter__(self) -> Keys:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._rows = []
+        self._row_of = self._column_of = np.empty(0, np.int64)
         # After an interrupt the next run resumes from here.
         if self._is_ours and (kind is None or issubclass(kind, InvalidError)):
             shutil.rmtree(self._place, ignore_errors=True)
@@ -159,6 +168,32 @@ class Keys:
         and `EMPTY` where there is none."""
         return self._rows[use]
 
+    def arrays(self) -> list[NodeArray]:
+        """The keys of the nodes as texts, with their order, for results and for looking them up.
+
+        A type whose keys are the numbers of its rows needs none. Keys of several columns are not
+        kept.
+
+        Cost: goes through the keys of a type up to three times.
+        """
+        found = []
+        for number, column in enumerate(self._columns[: self._nodes]):
+            if not column.is_one or _are_rows(column):
+                continue
+            found += text_arrays(KEY, column.node_type, column.name, column.texts)
+            order = RowSource(
+                column.name, np.dtype(np.uint64), None, None, partial(self._ranked, number, column)
+            )
+            found.append(NodeArray("names", f"{column.node_type}.{KEY}.order", order))
+        return found
+
+    def _ranked(self, number: int, column: Column) -> Iterator[NDArray[np.uint64]]:
+        """The nodes of a type, in the order of their keys: the dictionary is in that order."""
+        for start, of_column in blocks(self._column_of, _ROWS):
+            rows = self._row_of[start : start + len(of_column)][of_column == number]
+            yield (rows - column.first).astype(np.uint64)
+            forget(self._row_of)
+
     def part(self, use: int, part: slice) -> NDArray[np.int64]:
         """A copy of a part of `rows`; what was read of the file is let go."""
         found = np.array(self._rows[use][part])
@@ -175,8 +210,9 @@ class Keys:
     def _number(self) -> None:
         names = outercore.open(self._place)
         ids = mapped(self._place, names.arrays["triples/train"])[:, 0]
-        row_of = self._scratch("row_of", int(names.num_nodes))
-        row_of[:] = NO_NODE
+        row_of = self._row_of = self._scratch("row_of", int(names.num_nodes))
+        column_of = self._column_of = self._scratch("column_of", int(names.num_nodes))
+        row_of[:] = column_of[:] = NO_NODE
         counts = self._counts or [
             sum(len(texts) for texts in column.texts()) for column in self._columns
         ]
@@ -186,6 +222,8 @@ class Keys:
             first += count
             if number < self._nodes:
                 self._define(column, own, row_of, names)
+                for _, block in blocks(own, _ROWS):
+                    column_of[block] = number
                 continue
             rows = self._scratch(f"rows-{number}", count)
             empty = _empty_name(column, names)
@@ -219,6 +257,17 @@ class Keys:
         if not count:
             return np.empty(0, np.int64)
         return np.memmap(self._place / f"{name}.tmp", np.int64, "w+", shape=(count,))
+
+
+def _are_rows(column: Column) -> bool:
+    """Whether each key is the number of its row; it is read until one is not."""
+    row = 0
+    for texts in column.texts():
+        numbers = pa.array(np.arange(row, row + len(texts))).cast(pa.large_string())
+        if not pc.all(pc.equal(texts, numbers)).as_py() and len(texts):
+            return False
+        row += len(texts)
+    return True
 
 
 def _named(column: Column, texts: Any, first: int) -> Names:

@@ -50,7 +50,9 @@ def open_labels(
     return [NodeArray("labels", "y", rows, node_type)]
 
 
-def label_column(text: str, nodes: dict[str, NodeTable]) -> tuple[str, str]:
+def label_column(
+    text: str, nodes: dict[str, NodeTable], option: str = "--label"
+) -> tuple[str, str]:
     """Node type and column of `TYPE.COLUMN`.
 
     Errors: as `open_labels`.
@@ -62,17 +64,20 @@ def label_column(text: str, nodes: dict[str, NodeTable]) -> tuple[str, str]:
         if node_type in nodes:
             column, table = ".".join(parts[end:]), nodes[node_type].table
             if table is None:
-                raise InvalidError(f"--label {text}: type `{node_type}` has no table of nodes")
+                raise InvalidError(f"{option} {text}: type `{node_type}` has no table of nodes")
             require_column(table, column)
             return node_type, column
-    _require_type(text.partition(".")[0], nodes, text)
-    raise InvalidError(f"--label: expected TYPE.COLUMN or TYPE=FILE, found `{text}`")
+    _require_type(text.partition(".")[0], nodes, text, option)
+    or_file = " or TYPE=FILE" if option == "--label" else ""
+    raise InvalidError(f"{option}: expected TYPE.COLUMN{or_file}, found `{text}`")
 
 
-def _require_type(node_type: str, nodes: dict[str, NodeTable], text: str) -> None:
+def _require_type(
+    node_type: str, nodes: dict[str, NodeTable], text: str, option: str = "--label"
+) -> None:
     if node_type not in nodes:
         raise InvalidError(
-            f"--label {text}: there is no node type `{node_type}`\n"
+            f"{option} {text}: there is no node type `{node_type}`\n"
             f"hint: the node types are {', '.join(nodes)}"
         )
 

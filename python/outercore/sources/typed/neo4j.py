@@ -22,9 +22,9 @@ from outercore.sources.typed.graph import (
     typed_source,
 )
 from outercore.sources.typed.keys import Column, Keys, column_of
-from outercore.sources.typed.labels import label_column
 from outercore.sources.typed.neo4j_files import ExportFile, open_files
 from outercore.sources.typed.neo4j_header import Role
+from outercore.sources.typed.node_texts import columns_besides
 from outercore.sources.typed.selection import Part, Selection
 from outercore.sources.typed.tables import EdgeTable, NodeTable, require_type_name
 from outercore.sources.typed.times import require_one_clock
@@ -70,13 +70,11 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
     ]
     require_one_clock((table, name) for table in tables for name in table.names)
     require_kinds(nodes, [one.table for one in relations])
-    label = {}
-    if inputs.label is not None and "=" not in inputs.label:
-        label = dict([label_column(inputs.label, nodes)])
+    besides = columns_besides(inputs.label, inputs.texts, nodes)
     arrays = []
     for node_type, one in nodes.items():
-        besides = {label[node_type]} if node_type in label else set()
-        found, more = arrays_of_table(one, besides, inputs.reading(options))
+        own = besides.get(node_type, set())
+        found, more = arrays_of_table(one, own, inputs.reading(options))
         arrays += found
         notes += more
     description = " ".join(str(state) for one in files for state in one.files)

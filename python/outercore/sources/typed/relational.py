@@ -22,6 +22,7 @@ from outercore.sources.text import TextFile
 from outercore.sources.typed.features import arrays_of_table
 from outercore.sources.typed.graph import TypedInputs, TypedSource, typed_source
 from outercore.sources.typed.labels import label_column
+from outercore.sources.typed.node_texts import text_columns
 from outercore.sources.typed.schema import DESCRIPTION, TableSchema, read_schema
 from outercore.sources.typed.tables import EdgeTable, NodeTable
 from outercore.sources.typed.times import is_time, require_one_clock
@@ -50,9 +51,11 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
     label = _label(inputs.label, schema, nodes)
     edges = [edge for name, one in schema.items() for edge in _edges(one, tables[name])]
     _require_distinct(edges, folder)
+    texts = text_columns(inputs.texts, nodes)
     arrays, notes = list[NodeArray](), list[str]()
     for name, one in nodes.items():
-        found, note = _arrays(schema[name], one, label.get(name), reading)
+        others = {*texts.get(name, ()), *([label[name]] if name in label else [])}
+        found, note = _arrays(schema[name], one, others, reading)
         arrays += found
         notes += note
     return typed_source(
@@ -169,12 +172,11 @@ def _label(
 
 
 def _arrays(
-    schema: TableSchema, nodes: NodeTable, label: str | None, reading: Reading
+    schema: TableSchema, nodes: NodeTable, others: set[str], reading: Reading
 ) -> tuple[list[NodeArray], list[str]]:
     table = nodes.table
     assert table is not None
-    besides = {name for key in schema.foreign_keys for name in key.columns}
-    besides |= {label} if label is not None else set()
+    besides = others | {name for key in schema.foreign_keys for name in key.columns}
     used = besides | {*schema.primary_key, schema.time}
     ids = [name for name in table.names if name not in used and _may_be_ids(table, name)]
     if schema.features is None:

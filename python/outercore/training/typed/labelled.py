@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import NotFoundError
+from outercore.names import KEY
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -20,7 +21,8 @@ _PREFIX = "nodes/node/"
 class LabelledNodes:
     """The nodes of the labelled type, as `outercore.many_graphs.Labelled` describes them.
 
-    Its manifest has their arrays under `nodes/node/`, so tasks need to know of no type.
+    Its manifest has their arrays under `nodes/node/`, and their keys as names. So tasks need to
+    know of no type.
 
     Errors: `NotFoundError` for a data set without labels.
     """
@@ -65,6 +67,7 @@ class LabelledNodes:
         manifest = self._graph.manifest
         roles = manifest["roles"]
         own = f"nodes/{self.node_type}/"
+        names = {f"names/{self.node_type}.{KEY}.": "names/entity.", "names/class.": "names/class."}
         features = self._graph.features_of(self.node_type)
         named = {"labels": roles["labels"], **({"features": features} if features else {})}
         return {
@@ -74,6 +77,12 @@ class LabelledNodes:
                 _PREFIX + key.removeprefix(own): entry
                 for key, entry in manifest["arrays"].items()
                 if key.startswith(own)
+            }
+            | {
+                kept + key.removeprefix(prefix): entry
+                for prefix, kept in names.items()
+                for key, entry in manifest["arrays"].items()
+                if key.startswith(prefix)
             },
             "roles": {
                 **{role: _PREFIX + key.removeprefix(own) for role, key in named.items()},

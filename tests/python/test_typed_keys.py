@@ -1,0 +1,280 @@
+"""Keys of the nodes of several types: kept by the import, written in results, taken by options."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import outercore as oc
+from outercore import _native
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.graph import Graph
+from outercore.names import KEY, Names
+from outercore.node_numbers import NodeNumbers
+from outercore.sources.graph import ImportOptions
+from outercore.sources.triples import names_of
+from outercore.sources.typed.graph import TypedInputs, import_typed
+from test_import_neo4j import MOVIES, write
+from typed_files import edges_by_type, write_table
+
+AUTHORS = ["lee, ann", "bo:b", "é", "7", "zoe"]
+PAPERS = ["p3", "p1", "p20", "p4"]
+IMPORT = (
+    *("--nodes", "paper=papers.csv:id", "--nodes", "author=authors.csv:id", "--nodes", "topic=3"),
+    *("--edges", "author,writes,paper=writes.csv:a,p", "--edges", "paper,has,topic=has.csv:p,t"),
+    *("--label", "paper.venue", "--text", "author.town", "--text", "paper.title"),
+)
+
+
+@pytest.fixture
+def mag(outcome: Any) -> Graph:
+    """Authors and papers with keys, topics by number."""
+    titles = ['"Quoted", and', "", "0123", "Naïve"]
+    papers = {"id": PAPERS, "title": titles, "year": [1, 2, 3, 4], "venue": ["b", "a", "b", "a"]}
+    write_table(Path("papers.csv"), papers)
+    write_table(Path("authors.csv"), {"id": AUTHORS, "town": ["Bonn", "Köln", "", "Rom", "Ulm"]})
+    pairs = [(AUTHORS[at % 5], PAPERS[at * at % 4]) for at in range(9)]
+    write_table(Path("writes.csv"), {"a": [a for a, _ in pairs], "p": [p for _, p in pairs]})
+    write_table(Path("has.csv"), {"p": PAPERS, "t": ["0", "1", "2", "0"]})
+    code, _, told = outcome("import", *IMPORT, "--add-reverse", "--out", "mag")
+    assert code == 0, told
+    assert "left out: `title`" not in told
+    return oc.open("mag")
+
+
+def rows_of(file: str) -> list[list[str]]:
+    with Path(file).open(newline="") as opened:
+        return list(csv.reader(opened))[1:]
+
+
+def test_keys_and_texts_come_back_in_the_order_of_the_nodes(mag: Graph) -> None:
+    assert mag.array("author/key").tolist() == AUTHORS
+    assert mag.rows("paper/key", np.array([2, 0])).tolist() == ["p20", "p3"]
+    assert mag.array("author/town").tolist() == ["Bonn", "Köln", "", "Rom", "Ulm"]
+    assert mag.array("paper/title").tolist() == ['"Quoted", and', "", "0123", "Naïve"]
+    keys = mag.keys_of("author")
+    assert keys is not None
+    assert keys.ids(reversed(AUTHORS)).tolist() == [4, 3, 2, 1, 0]
+    # Topics are numbers, and nothing is kept of them.
+    assert mag.keys_of("topic") is None
+    assert not [key for key in mag.arrays if key.startswith("names/topic")]
+    assert _native.check(mag.root, lambda *_: None)["problems"] == []
+
+
+def test_results_have_the_keys(mag: Graph, outcome: Any) -> None:
+    done = oc.run("degrees", mag)
+    frame = done.to_pandas()
+    assert frame["id"].tolist() == [*AUTHORS, *PAPERS, "0", "1", "2"]
+    assert frame["type"].tolist() == ["author"] * 5 + ["paper"] * 4 + ["topic"] * 3
+    code, printed, told = outcome("run", "wcc", mag.root, "--out", "wcc.csv")
+    assert code == 0, told
+    assert [row[:2] for row in rows_of("wcc.csv")][:2] == [
+        ["author", AUTHORS[0]],
+        ["author", "bo:b"],
+    ]
+    assert rows_of("wcc.csv")[5] == ["paper", "p3", "author:lee, ann"]
+    assert "author:lee, ann" in printed
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("author:lee, ann", [0]),
+        ("author:bo:b", [1]),
+        ("author:7", [3]),
+        ("paper:p20,author:é", [7, 2]),
+        ("topic:2", [11]),
+    ],
+)
+def test_options_name_nodes_by_their_keys(
+    source: str, expected: list[int], mag: Graph, outcome: Any
+) -> None:
+    code, _, told = outcome("run", "bfs", mag.root, "--source", source, "--out", "found.npy")
+    assert code == 0, told
+    values = np.load("found.npy")
+    assert np.flatnonzero(values == 0).tolist() == sorted(expected)
+    np.testing.assert_array_equal(values, oc.bfs(mag, expected))
+
+
+def test_python_takes_keys_and_ids(mag: Graph) -> None:
+    np.testing.assert_array_equal(oc.bfs(mag, ("paper", "p1")), oc.bfs(mag, ("paper", 1)))
+    both = oc.bfs(mag, ("paper", ["p1", "p4"]))
+    np.testing.assert_array_equal(both, oc.bfs(mag, ("paper", [1, 3])))
+    with pytest.raises(NotFoundError, match=r"author `zoo` is not in .*\nhint: did you mean `zoe`"):
+        oc.bfs(mag, ("author", "zoo"))
+    with pytest.raises(InvalidError, match="`topic:x`: the type has no keys, expected an id"):
+        oc.bfs(mag, ("topic", "x"))
+    numbers = NodeNumbers.of_graph(mag, None)
+    assert numbers is not None
+    assert numbers.names(np.array([1, 5, 11])) == ["author:bo:b", "paper:p3", "topic:2"]
+    with pytest.raises(InvalidError, match=r"such as `author:lee, ann`, found `3`"):
+        numbers.parse("3", "--source")
+
+
+def test_predictions_have_keys_and_names_of_classes(mag: Graph, outcome: Any) -> None:
+    pytest.importorskip("torch")
+    split = ("--split", "train=train.npy", "--split", "valid=valid.npy")
+    np.save("train.npy", [0, 1])
+    np.save("valid.npy", [2, 3])
+    assert outcome("add", mag.root, *split, "--overwrite")[0] == 0
+    small = ("--epochs", 1, "--hidden", 8, "--fanout", "2,2")
+    code, _, told = outcome("train", mag.root, *small, "--out", "run")
+    assert code == 0, told
+    code, _, told = outcome("predict", mag.root, "--model", "run", "--out", "scores.csv")
+    assert code == 0, told
+    rows = rows_of("scores.csv")
+    assert sorted(row[0] for row in rows) == sorted(PAPERS)
+    assert {row[1] for row in rows} <= {"a", "b"}
+
+
+def test_added_tables_are_joined_by_key(mag: Graph, outcome: Any) -> None:
+    Path("more.csv").write_text('id,age,note\nzoe,5,z\n"lee, ann",1,\nbo:b,2,b\n7,4,s\né,3,e\n')
+    code, _, told = outcome(
+        "add", mag.root, "--features", "author=more.csv:age",
+        "--array", "author/age=more.csv:age", "--text", "author/note=more.csv:note",
+    )  # fmt: skip
+    assert code == 0, told
+    assert oc.open(mag).array("nodes/author/age").tolist() == [1, 2, 3, 4, 5]
+    assert oc.open(mag).array("author/note").tolist() == ["", "b", "e", "s", "z"]
+    Path("wrong.csv").write_text("id,size\np1,5\np9,1\n")
+    code, _, told = outcome("add", mag.root, "--array", "paper/size=wrong.csv:size", "--fill", 0)
+    assert code == 1
+    assert "row 1: column `id` names node `p9`, which is not in the data set" in told
+    code, _, told = outcome("add", mag.root, "--text", "author/key=more.csv:note", "--overwrite")
+    assert code == 1
+    assert "`key` has the keys of the nodes" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title=papers.csv", "expected TYPE.COLUMN, found `title=papers.csv`"),
+        ("papers.title", "there is no node type `papers`"),
+        ("paper.titel", "column `titel`"),
+        ("topic.title", "type `topic` has no table of nodes"),
+        ("author.town", "`author.town` is given 2 times"),
+        ("paper", "--text: expected TYPE.COLUMN, found `paper`"),
+    ],
+)
+def test_a_text_that_is_none_is_refused(text: str, message: str, mag: Graph, outcome: Any) -> None:
+    code, _, told = outcome("import", *IMPORT, "--text", text, "--out", "other")
+    assert code == 1
+    assert message in told
+    assert not Path("other").exists()
+
+
+def test_a_column_called_key_is_kept_as_the_keys_alone(outcome: Any, tmp_path: Path) -> None:
+    write_table(Path("a.csv"), {"key": ["x", "y"], "size": [1, 2]})
+    write_table(Path("links.csv"), {"s": ["x"], "t": ["y"]})
+    files = ("--nodes", "a=a.csv:key", "--edges", "a,to,a=links.csv:s,t")
+    code, _, told = outcome("import", *files, "--text", "a.key", "--out", "g")
+    assert code == 1
+    assert "`key` has the keys of the nodes" in told
+    assert outcome("import", *files, "--out", "g")[0] == 0
+    assert oc.open("g").array("a/key").tolist() == ["x", "y"]
+
+
+def test_nodes_of_one_space_of_keys_have_those_of_their_type(tmp_path: Path, outcome: Any) -> None:
+    write(tmp_path / "movies", MOVIES)
+    assert outcome("import", "movies", "--text", "Movie.title", "--out", "graph")[0] == 0
+    graph = oc.open("graph")
+    found = {name: graph.keys_of(name) for name in graph.node_types}
+    names = {name: [] if keys is None else keys.names() for name, keys in found.items()}
+    assert sorted(key for keys in names.values() for key in keys) == sorted(
+        ["tt0133093", "tt0234215", "tt0242653", "keanu", "lana", "#carrie"]
+    )
+    for name, keys in found.items():
+        assert keys is not None
+        assert keys.ids(names[name]).tolist() == list(range(len(keys)))
+    assert graph.array("Movie/title").tolist()[0] == "The Matrix"
+
+
+def test_keys_of_several_columns_are_not_kept(tmp_path: Path, outcome: Any) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "tables.yaml").write_text(
+        "tables:\n  lot:\n    primary_key: part, place\n"
+        "  sale:\n    primary_key: id\n    foreign_keys: {'part, place': lot}\n"
+    )
+    write_table(folder / "lot.csv", {"part": ["a", "a"], "place": ["x", "y"], "size": [1, 2]})
+    sales = {"id": ["s2", "s1"], "part": ["a", "a"], "place": ["y", "x"], "note": ["n", "m"]}
+    write_table(folder / "sale.csv", sales)
+    code, _, told = outcome("import", folder, "--text", "sale.note", "--out", "g")
+    assert code == 0, told
+    graph = oc.open("g")
+    assert graph.keys_of("lot") is None
+    assert graph.array("sale/key").tolist() == ["s2", "s1"]
+    assert graph.array("sale/note").tolist() == ["n", "m"]
+
+
+def stopped(where: str) -> Callable[..., None]:
+    """Progress that is interrupted when it comes to `where`."""
+
+    def progress(phase: str, *_: Any) -> None:
+        if where in phase:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x1e\x1f\0"), min_size=1)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(keys=st.lists(_TEXT, min_size=1, max_size=30, unique=True))
+def test_any_keys_are_kept_and_found(
+    keys: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("keys")
+    pq.write_table(pa.table({"id": keys, "size": range(len(keys))}), place / "a.parquet")
+    pq.write_table(pa.table({"s": keys[::-1], "t": keys}), place / "e.parquet")
+    inputs = TypedInputs((f"a={place}/a.parquet:id",), (f"a,to,a={place}/e.parquet:s,t",))
+    import_typed(inputs, place / "g", ImportOptions(memory="64MiB"))
+    graph = oc.open(place / "g")
+    names = graph.keys_of("a")
+    if names is None:
+        assert keys == [str(row) for row in range(len(keys))]
+    else:
+        assert names.names() == keys
+        wanted = [*keys[::-1], "no such key", *keys[:2]]
+        found = names.lookup(*names_of(pa.array(wanted, pa.large_string())))
+        assert found.tolist() == [keys.index(one) if one in keys else -1 for one in wanted]
+    assert edges_by_type(graph)["a__to__a"] == [
+        (row, len(keys) - 1 - row, row) for row in range(len(keys))
+    ]
+
+
+@pytest.mark.parametrize("where", ["dictionary", "sort", "write", "names"])
+def test_a_stopped_import_is_resumed_to_the_same_keys(
+    where: str, mag: Graph, outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = TypedInputs(
+        ("paper=papers.csv:id", "author=authors.csv:id"), ("author,writes,paper=writes.csv:a,p",)
+    )
+    try:
+        import_typed(inputs, "again", progress=stopped(where))
+    except KeyboardInterrupt:
+        assert not Path("again/graph.json").exists()
+        import_typed(inputs, "again")
+    again = oc.open("again")
+    for name in ("author", "paper"):
+        for part in ("offsets", "bytes", "order"):
+            key = f"names/{name}.{KEY}.{part}"
+            assert again.array(key).tolist() == mag.array(key).tolist()
+
+
+def test_an_order_that_is_none_is_told(mag: Graph) -> None:
+    arrays = dict(mag.arrays)
+    arrays["names/paper.key.order"] = arrays["names/author.key.order"]
+    keys = Names(mag.root, arrays, "paper.key")
+    with pytest.raises(CorruptError, match="order"):
+        keys.lookup(*names_of(pa.array(["p20", "p1"], pa.large_string())))
