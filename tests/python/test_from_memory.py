@@ -15,9 +15,10 @@ import torch
 
 import outercore as oc
 from outercore import _native
-from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.graph import ImportOptions
 from test_import_cases import edges_by_id
+from typed_files import edges_by_type
 
 
 def by_name(graph: oc.Graph, key: str) -> dict[str, Any]:
@@ -109,10 +110,10 @@ def test_a_sparse_matrix_keeps_its_values(tmp_path: Path) -> None:
         oc.from_scipy(scipy.sparse.csr_array(np.ones((2, 3))), tmp_path / "no")
 
 
-def dgl_graph(*, is_homogeneous: bool = True) -> Any:
+def dgl_graph() -> Any:
     """What `from_dgl` asks of a DGLGraph: DGL itself has no wheels for this PyTorch."""
     return SimpleNamespace(
-        is_homogeneous=is_homogeneous,
+        is_homogeneous=True,
         edges=lambda order: (torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])),
         num_nodes=lambda: 4,
         ndata={
@@ -134,8 +135,48 @@ def test_a_graph_of_dgl_keeps_ids_and_data(tmp_path: Path) -> None:
     assert graph.split("train").tolist() == [0, 3]
     assert graph.array("year").tolist() == [1, 2, 3, 4]
     assert graph.array("edges/edge/w").tolist() == [1, 2, 3]
-    with pytest.raises(UnsupportedError, match="several types"):
-        oc.from_dgl(dgl_graph(is_homogeneous=False), tmp_path / "no")
+
+
+WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
+
+
+class TypedEdges:
+    """The edges of a DGLGraph: called, the ends of a type; by `[]`, its data."""
+
+    def __call__(self, *, etype: Any, order: str) -> Any:
+        assert order == "eid"
+        ends = {WRITES: ([2, 0, 2], [1, 1, 0]), CITES: ([1], [0])}[etype]
+        return tuple(torch.tensor(end) for end in ends)
+
+    def __getitem__(self, etype: Any) -> Any:
+        return SimpleNamespace(data={"place": torch.tensor([1, 2, 3])} if etype == WRITES else {})
+
+
+def test_a_graph_of_dgl_with_several_types_keeps_ids_and_data(tmp_path: Path) -> None:
+    paper = {
+        "feat": torch.eye(2),
+        "label": torch.tensor([1, 0]),
+        "val_mask": torch.tensor([False, True]),
+    }
+    data = {"author": {"age": torch.tensor([7, 8, 9])}, "paper": paper}
+    typed = SimpleNamespace(
+        is_homogeneous=False,
+        ntypes=["author", "paper"],
+        canonical_etypes=[CITES, WRITES],
+        nodes={name: SimpleNamespace(data=values) for name, values in data.items()},
+        edges=TypedEdges(),
+        num_nodes={"author": 3, "paper": 2}.get,
+    )
+    graph = oc.from_dgl(typed, tmp_path / "g")
+    assert edges_by_type(graph) == {
+        "author__writes__paper": [(0, 2, 1), (1, 0, 1), (2, 2, 0)],
+        "paper__cites__paper": [(0, 1, 0)],
+    }
+    assert graph.array("nodes/author/age").tolist() == [7, 8, 9]
+    assert graph.array("nodes/paper/x").tolist() == [[1, 0], [0, 1]]
+    assert graph.array("nodes/paper/y").tolist() == [1, 0]
+    assert graph.split("valid").tolist() == [1]
+    assert graph.array("edges/author__writes__paper/place").tolist() == [1, 2, 3]
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outercore.errors import InvalidError, UnsupportedError
+from outercore.errors import InvalidError
 from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.graph import ImportOptions
 from outercore.sources.memory_graph import MemoryGraph, write
@@ -184,9 +184,10 @@ def from_dgl(
     splits: Mapping[str, Any] | None = None,
     options: ImportOptions | None = None,
 ) -> Graph:
-    """Write a graph of DGL with one type of nodes and edges as a data set and open it.
+    """Write a graph of DGL as a data set and open it.
 
-    Edges keep their order, so that an edge id is the same in both.
+    Edges keep their order, so that an edge id is the same in both. Of several types, the labels and
+    masks are those of one node type.
 
     Args:
         graph: a ``DGLGraph``. Further data of nodes and edges become arrays of their names.
@@ -198,15 +199,10 @@ def from_dgl(
         options: as of an import.
 
     Raises:
-        UnsupportedError: a graph of several types.
         InvalidError: data that do not fit.
     """
     if not graph.is_homogeneous:
-        raise UnsupportedError(
-            "from_dgl: a graph of several types\n"
-            "hint: export each type as a table, and import them: `outercore import --nodes "
-            "TYPE=FILE --edges SOURCE,RELATION,TARGET=FILE --out DIRECTORY`"
-        )
+        return _from_typed_dgl(graph, out, {features: "x", labels: "y"}, splits, options)
     source, target = (ends.cpu().numpy() for ends in graph.edges(order="eid"))
     nodes = {name: value.cpu().numpy() for name, value in graph.ndata.items()}
     masks = {
@@ -225,6 +221,37 @@ def from_dgl(
         splits=chosen,
     )
     return write(found, out, options)
+
+
+def _from_typed_dgl(
+    graph: Any,
+    out: str | Path,
+    names: Mapping[str | None, str],
+    splits: Mapping[str, Any] | None,
+    options: ImportOptions | None,
+) -> Graph:
+    """A graph of DGL with several types; `names` has what PyG calls features and labels."""
+    from torch_geometric.data import HeteroData
+
+    from outercore.sources.pyg import from_pyg
+
+    data, further = HeteroData(), dict[str, None]()
+    masks = {name for several in MASKS.values() for name in several}
+    for node_type in graph.ntypes:
+        data[node_type].num_nodes = int(graph.num_nodes(node_type))
+        for name, values in graph.nodes[node_type].data.items():
+            data[node_type][names.get(name, name)] = values.cpu()
+            if name not in names and name not in masks:
+                further[name] = None
+    for edge_type in graph.canonical_etypes:
+        ends = graph.edges(etype=edge_type, order="eid")
+        data[edge_type].edge_index = np.stack([end.cpu().numpy() for end in ends])
+    chosen = None if splits is None else dict(splits)
+    found: Graph = from_pyg(data, out, splits=chosen, arrays=tuple(further), options=options)
+    for edge_type in graph.canonical_etypes:
+        for name, values in graph.edges[edge_type].data.items():
+            found.add_edge_array(name, values.cpu().numpy(), edge_type=edge_type)
+    return found
 
 
 def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:
