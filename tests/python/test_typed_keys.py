@@ -278,3 +278,27 @@ def test_an_order_that_is_none_is_told(mag: Graph) -> None:
     keys = Names(mag.root, arrays, "paper.key")
     with pytest.raises(CorruptError, match="order"):
         keys.lookup(*names_of(pa.array(["p20", "p1"], pa.large_string())))
+
+
+def test_an_embedding_is_exported_with_keys(mag: Graph, outcome: Any) -> None:
+    pytest.importorskip("torch")
+    how = ("--model", "distmult", "--dim", 4, "--epochs", 1, "--held-out", 0)
+    code, _, told = outcome("embed", mag.root, *how, "--out", "emb")
+    assert code == 0, told
+    assert outcome("embedding", "export", "emb", "--out", "rows.csv")[0] == 0
+    named = [row[0] for row in rows_of("rows.csv")]
+    assert named == [
+        *(f"author:{key}" for key in AUTHORS),
+        *(f"paper:{key}" for key in PAPERS),
+        *("topic:0", "topic:1", "topic:2"),
+    ]
+    relations = ("embedding", "export", "emb", "--relations", "--out", "relations.csv")
+    assert outcome(*relations)[0] == 0
+    assert [row[0] for row in rows_of("relations.csv")] == [
+        ",".join(edge_type) for edge_type in mag.edge_types
+    ]
+    assert outcome("embedding", "export", "emb", "--ids", "--out", "ids.csv")[0] == 0
+    assert [row[0] for row in rows_of("ids.csv")] == [str(node) for node in range(12)]
+    code, printed, _ = outcome("embedding", "neighbours", "emb", "author:lee, ann")
+    assert code == 0
+    assert "author:bo:b" in printed

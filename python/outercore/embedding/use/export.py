@@ -50,6 +50,8 @@ def export(
     - `csv`: columns `id`, the name where there is one, and `embedding_0`, `embedding_1`, ...
     - `tsv`: a line a row: name, then the numbers, in as many digits as bring them back exactly.
 
+    Nodes of several types have names like `author:17`, relations like `author,writes,paper`.
+
     Args:
         embedding: what to write.
         path: where; its ending is the format. It appears once it is complete.
@@ -104,7 +106,7 @@ class _Table:
             raise InvalidError(f"what: expected `entities` or `relations`, found `{what}`")
         self._embedding = embedding
         self._relations = what == "relations"
-        self.named = not by_id and embedding.named
+        self.named = not by_id and (embedding.named or embedding.typed)
         shape = embedding.relations.shape if self._relations else embedding.entities.shape
         self.rows, self.width = int(shape[0]), int(shape[1])
 
@@ -119,10 +121,12 @@ class _Table:
         """Names of these rows; ids as text where there are none."""
         if not self.named:
             return pa.array(np.arange(start, stop)).cast(pa.large_string())
-        if not self._relations:
+        if not self._relations and self._embedding.named:
             return arrow_names(self._embedding.graph.entities, start, stop)
+        if not self._relations:
+            return pa.array(self._embedding.entity_names(np.arange(start, stop)), pa.large_string())
         count = self._embedding.num_relations
-        names = arrow_names(self._embedding.graph.relations, 0, count)
+        names = pa.array(self._embedding.relation_names(np.arange(count)), pa.large_string())
         if self.rows > count:
             reverse = pc.binary_join_element_wise(names, _text("(reverse)"), _text(" "))
             names = pa.concat_arrays([names, reverse])
