@@ -22,6 +22,8 @@ _COMPARED = 20_000
 """Names that are all compared with a mistyped one, which takes a third of a second."""
 _LETTERS = 2
 """Letters by which names may be longer or shorter than a mistyped one."""
+_GATHERED = 4 << 20
+"""Bytes of names that are compared at a time."""
 _BESIDE = 1000
 """Names on either side of its place that are compared with it, for each length."""
 
@@ -171,13 +173,15 @@ class Names:
             first, last = self._of_length(length), self._of_length(length + 1)
             if first == last:
                 continue
-            places = np.flatnonzero(lengths == length)
-            # Texts of one length are compared byte by byte.
-            wanted = _of_one_length(characters, offsets[places], length)
-            if self._order is None:
-                found[places] = self._searched(wanted, first, last)
-            else:
-                found[places] = self._searched_in_order(wanted, first, last)
+            search = self._searched if self._order is None else self._searched_in_order
+            of_length = np.flatnonzero(lengths == length)
+            step = max(_GATHERED // length, 1)
+            for start in range(0, len(of_length), step):
+                places = of_length[start : start + step]
+                # Texts of one length are compared byte by byte.
+                found[places] = search(
+                    _of_one_length(characters, offsets[places], length), first, last
+                )
         return found
 
     def _searched(self, wanted: NDArray[np.bytes_], first: int, last: int) -> NDArray[np.int64]:
@@ -261,7 +265,7 @@ def _of_one_length(
     characters: NDArray[np.uint8], starts: NDArray[np.int64], length: int
 ) -> NDArray[np.bytes_]:
     """The texts of `length` bytes that begin at `starts`."""
-    rows = np.asarray(characters[starts[:, None] + np.arange(length)])
+    rows = np.lib.stride_tricks.sliding_window_view(characters, length)[starts]
     return np.ascontiguousarray(rows).view(f"S{length}").ravel()
 
 

@@ -76,11 +76,7 @@ class NodeNumbers:
             NotFoundError: there is no such type.
             InvalidError: there is no such node.
         """
-        if node_type not in self._counts:
-            raise NotFoundError(
-                f"node `{node_type}:{node}`: there is no node type `{node_type}`\n"
-                f"hint: {suggestion(node_type, self._counts, otherwise='there are')}"
-            )
+        self._require_type(node_type, node)
         count = self._counts[node_type]
         if not 0 <= node < count:
             raise InvalidError(f"node `{node_type}:{node}`: expected an id from 0 to {count - 1}")
@@ -108,28 +104,23 @@ class NodeNumbers:
     def find(self, text: str) -> int | None:
         """The number of the node that a text names by type and key, or None."""
         node_type, _, node = text.partition(":")
-        names = self._names.get(node_type)
-        found = None if names is None else names.find(node)
+        keys = self.keys_of(node_type)
+        found = None if keys is None else keys.find(node)
         return None if found is None else self.of(node_type, found)
 
     def shown(self, node_type: str) -> str:
         """What a node of a type may be called."""
-        names = self._names.get(node_type)
-        return "17" if names is None or not len(names) else names.names([0])[0]
+        keys = self.keys_of(node_type)
+        return "17" if keys is None or not len(keys) else keys.names([0])[0]
 
     @property
     def are_named(self) -> bool:
         """Whether nodes of some type have keys."""
         return bool(self._names)
 
-    def texts_of(self, places: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[Any]:
-        """The keys of nodes, or their ids as text, as objects [n]; `split` gives what it takes."""
-        texts = ids.astype(object)
-        for place, node_type in enumerate(self.types):
-            own = np.flatnonzero(places == place)
-            names = self._names.get(node_type)
-            texts[own] = ids[own].astype(str) if names is None else names.names(ids[own])
-        return texts
+    def keys_of(self, node_type: str) -> Names | None:
+        """The keys of the nodes of a type; None where they have none."""
+        return self._names.get(node_type)
 
     def split(self, numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The place of each node's type among `types`, and its id within the type; int64 [n]."""
@@ -140,13 +131,19 @@ class NodeNumbers:
     def names(self, numbers: NDArray[Any]) -> list[str]:
         """Nodes by type and key, or by type and id, such as ``paper:17``."""
         places, ids = self.split(numbers)
-        pairs = zip(places.tolist(), self.texts_of(places, ids), strict=True)
-        return [f"{self.types[place]}:{node}" for place, node in pairs]
+        return [
+            f"{node_type}:{node if keys is None else keys.names([node])[0]}"
+            for node_type, keys, node in (
+                (self.types[place], self.keys_of(self.types[place]), node)
+                for place, node in zip(places.tolist(), ids.tolist(), strict=True)
+            )
+        ]
 
     def resolve(self, given: Any) -> Any:
         """Numbers instead of the pairs (type, id) or (type, ids) in an option of an algorithm.
 
-        Numbers and whatever else stay as they are.
+        A text is a key, a number always the place of the node in its type. Whatever else stays as
+        it is.
 
         Raises:
             NotFoundError, InvalidError: as `of`.
@@ -170,9 +167,17 @@ class NodeNumbers:
         """The number of a node by its type, and its key or its id."""
         if not isinstance(node, str):
             return self.of(node_type, index(node))
-        if node_type in self._names:
-            return self.of(node_type, self._names[node_type].id(node))
+        self._require_type(node_type, node)
+        if (keys := self.keys_of(node_type)) is not None:
+            return self.of(node_type, keys.id(node))
         raise InvalidError(f"node `{node_type}:{node}`: the type has no keys, expected an id")
+
+    def _require_type(self, node_type: str, node: Any) -> None:
+        if node_type not in self._counts:
+            raise NotFoundError(
+                f"node `{node_type}:{node}`: there is no node type `{node_type}`\n"
+                f"hint: {suggestion(node_type, self._counts, otherwise='there are')}"
+            )
 
 
 def relation_of(graph: Graph, relation: str | Sequence[str]) -> EdgeType:

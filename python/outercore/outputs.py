@@ -215,7 +215,7 @@ class _Called:
         if self._numbers is not None:
             places, ids = self._numbers.split(ids)
             types = pa.array(self._numbers.types, pa.large_string())
-            called = self._numbers.texts_of(places, ids) if self._numbers.are_named else ids
+            called = _keys_of(self._numbers, places, ids) if self._numbers.are_named else ids
             return {"type": types.take(pa.array(places)), "id": called}
         return {"id": ids if self._names is None else arrow_names_of(self._names, ids)}
 
@@ -370,6 +370,20 @@ def node_frame(
         for one, part in zip(names, parts, strict=True):
             found[one] = called.texts(part) if of_nodes and called.has_texts else pa.array(part)
     return pa.table(found).to_pandas()
+
+
+def _keys_of(numbers: NodeNumbers, places: NDArray[Any], ids: NDArray[Any]) -> pa.Array:
+    """The keys of nodes, or their ids as text; the arguments are as `NodeNumbers.split` says."""
+    order = np.argsort(places, kind="stable")
+    ends = np.searchsorted(places[order], np.arange(len(numbers.types) + 1))
+    parts = []
+    for node_type, first, last in zip(numbers.types, ends[:-1], ends[1:], strict=True):
+        own, keys = ids[order[first:last]], numbers.keys_of(node_type)
+        parts.append(
+            pa.array(own).cast(pa.large_string()) if keys is None else arrow_names_of(keys, own)
+        )
+    found = pa.concat_arrays(parts)
+    return found if (np.diff(order) > 0).all() else found.take(pa.array(np.argsort(order)))
 
 
 def names_of_nodes(graph: Labelled) -> Names | None:

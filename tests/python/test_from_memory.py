@@ -149,17 +149,21 @@ class TypedEdges:
         return tuple(torch.tensor(end) for end in ends)
 
     def __getitem__(self, etype: Any) -> Any:
-        return SimpleNamespace(data={"place": torch.tensor([1, 2, 3])} if etype == WRITES else {})
+        if etype != WRITES:
+            return SimpleNamespace(data={})
+        learnt = torch.tensor([0.5, 1, 2], dtype=torch.bfloat16, requires_grad=True)
+        return SimpleNamespace(data={"place": torch.tensor([1, 2, 3]), "learnt": learnt})
 
 
-def test_a_graph_of_dgl_with_several_types_keeps_ids_and_data(tmp_path: Path) -> None:
+def typed_dgl(**more: Any) -> Any:
+    """What `from_dgl` asks of a DGLGraph of several types, with more data of authors."""
     paper = {
         "feat": torch.eye(2),
         "label": torch.tensor([1, 0]),
         "val_mask": torch.tensor([False, True]),
     }
-    data = {"author": {"age": torch.tensor([7, 8, 9])}, "paper": paper}
-    typed = SimpleNamespace(
+    data = {"author": {"age": torch.tensor([7, 8, 9]), **more}, "paper": paper}
+    return SimpleNamespace(
         is_homogeneous=False,
         ntypes=["author", "paper"],
         canonical_etypes=[CITES, WRITES],
@@ -167,7 +171,10 @@ def test_a_graph_of_dgl_with_several_types_keeps_ids_and_data(tmp_path: Path) ->
         edges=TypedEdges(),
         num_nodes={"author": 3, "paper": 2}.get,
     )
-    graph = oc.from_dgl(typed, tmp_path / "g")
+
+
+def test_a_graph_of_dgl_with_several_types_keeps_ids_and_data(tmp_path: Path) -> None:
+    graph = oc.from_dgl(typed_dgl(), tmp_path / "g")
     assert edges_by_type(graph) == {
         "author__writes__paper": [(0, 2, 1), (1, 0, 1), (2, 2, 0)],
         "paper__cites__paper": [(0, 1, 0)],
@@ -177,6 +184,16 @@ def test_a_graph_of_dgl_with_several_types_keeps_ids_and_data(tmp_path: Path) ->
     assert graph.array("nodes/paper/y").tolist() == [1, 0]
     assert graph.split("valid").tolist() == [1]
     assert graph.array("edges/author__writes__paper/place").tolist() == [1, 2, 3]
+    assert graph.array("edges/author__writes__paper/learnt").tolist() == [0.5, 1, 2]
+
+
+def test_data_of_dgl_that_batches_have_themselves_are_left_out(tmp_path: Path) -> None:
+    taken = {name: torch.tensor([1, 2, 3]) for name in ("x", "batch", "num_nodes")}
+    with pytest.warns(UserWarning, match=r"`author\.x`, `author\.batch`, `author\.num_nodes`"):
+        graph = oc.from_dgl(typed_dgl(**taken), tmp_path / "g")
+    assert graph.node_types == {"author": 3, "paper": 2}
+    assert "nodes/author/x" not in graph.arrays
+    assert graph.array("nodes/author/age").tolist() == [7, 8, 9]
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:

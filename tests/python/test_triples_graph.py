@@ -166,3 +166,22 @@ def test_the_import_says_which_triples_it_leaves_out(outcome: Any) -> None:
 def test_the_graph_of_one_relation_has_no_names_of_relations(facts: Path, outcome: Any) -> None:
     assert outcome("import", facts, "--relation", "likes", "--out", "likes")[0] == 0
     assert not [key for key in oc.open("likes").arrays if key.startswith("names/relation")]
+
+
+def test_a_run_on_other_triples_is_not_gone_on_with(facts: Path, outcome: Any) -> None:
+    with pytest.raises(InvalidError, match="after 3 iterations"):
+        oc.run("pagerank", facts, record="run", max_iterations=3, checkpoint_every=0)
+    Path("facts.tsv").write_text(FACTS.replace("carol", "zoe"))
+    again = ("import", "facts.tsv", "--triples", "--columns", "hrtw", "--overwrite", "--out", facts)
+    assert outcome(*again)[0] == 0
+    code, _, told = outcome("run", "--resume", "run")
+    assert code == 1
+    assert "changed since the run began" in told
+    assert "`names/entity.bytes` was changed" in told
+
+
+def test_the_grid_is_not_left_out_of_a_graph_of_triples(facts: Path, outcome: Any) -> None:
+    assert outcome("run", "degrees", facts)[0] == 0
+    code, _, told = outcome("import", facts, "--out", "graph")
+    assert code == 0
+    assert "left out" not in told

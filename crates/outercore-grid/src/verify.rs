@@ -11,8 +11,8 @@ use outercore_store::npy::ArrayReader;
 
 use crate::arcs::{Arcs, Side};
 use crate::build::OnProgress;
-use crate::header::{BLOCKS, IN_DEGREES, ORDER, OUT_DEGREES, WEIGHTS};
-use crate::open::Grid;
+use crate::header::{BLOCKS, GridHeader, IN_DEGREES, ORDER, OUT_DEGREES, WEIGHTS, rebuild_command};
+use crate::open::{Grid, read_header};
 use crate::piece::{Decoder, PieceWeights};
 use crate::source::{Columns, Origin};
 
@@ -68,7 +68,12 @@ fn as_problem(data_set: &DataSet, error: Error) -> Result<Problem> {
 }
 
 fn problem(data_set: &DataSet, kind: ErrorKind, message: String) -> Problem {
-    let hint = format!("rebuild: `outercore grid {} --overwrite`", data_set.root().display());
+    // What a damaged header says is not known: all edges without weights, then.
+    let header = read_header(data_set).ok();
+    let of = |part: fn(&GridHeader) -> Option<&str>| header.as_ref().and_then(part);
+    let relation = of(|header| header.relation.as_deref());
+    let weights = of(|header| header.weights.as_deref());
+    let hint = format!("rebuild: `{}`", rebuild_command(data_set, relation, weights));
     Problem { array: None, kind, message, hint: Some(hint) }
 }
 

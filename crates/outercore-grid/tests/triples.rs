@@ -134,6 +134,28 @@ fn a_grid_of_other_relations_names_the_command_that_builds_the_one_wanted() {
 }
 
 #[test]
+fn a_budget_without_room_for_an_order_keeps_the_relation_in_its_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    write(root, 2_000_000, &made(2_000_000, 30));
+    let options = BuildOptions {
+        relation: Some("1".into()),
+        weights: Some("weight".into()),
+        memory: Bytes::mib(24),
+        order: Some(Order::Degree),
+        threads: Some(1),
+        ..BuildOptions::default()
+    };
+    let error = run(root, &options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
+    let command = format!(
+        "`outercore grid {} --relation 'has part' --weights weight --overwrite --order natural`",
+        root.display()
+    );
+    assert!(error.to_string().contains(&command), "{error}");
+}
+
+#[test]
 fn what_is_no_triple_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

@@ -167,6 +167,11 @@ impl<'a> Addition<'a> {
     /// As [`ManifestEditor::commit`].
     pub fn commit(mut self, inputs: &[String]) -> Result<()> {
         let manifest = self.editor.manifest_mut();
+        if self.arrays.iter().any(|array| array.target == Target::Labels) {
+            // The classes of the labels before; those of these, if they have names, come with them.
+            let names = format!("names/{}.", keys::CLASS);
+            manifest.arrays.retain(|key, _| !key.starts_with(&names));
+        }
         for array in &self.arrays {
             array.add_to(manifest);
             // What has an origin there is a result of an algorithm, which batches leave out.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use altered::{edit, put, put_as_written};
 use outercore_core::{Error, ErrorKind};
-use outercore_format::{ArrayEntry, Manifest, NEWEST_VERSION, keys};
+use outercore_format::{ArrayEntry, Checksum, DType, Manifest, NEWEST_VERSION, NpyHeader, keys};
 use outercore_io::RealDisk;
 use outercore_store::arrays::{ArraySpec, Target, register_npy};
 use outercore_store::check::{CheckOptions, Depth, Problem, Report, check};
@@ -208,6 +208,19 @@ fn arrays_of_several_types_have_rows_for_their_own_edges_and_names_for_their_cla
     for text in expected {
         assert!(found.iter().any(|problem| problem.starts_with(&text)), "{text}: {found:?}");
     }
+}
+
+#[test]
+fn an_order_of_names_has_each_id_once() {
+    let (_directory, root) = tiny::typed::on_disk();
+    let key = "names/class.order";
+    let ids: Vec<u8> = [1u64, 1].iter().flat_map(|id| id.to_le_bytes()).collect();
+    let npy = [NpyHeader::encode(DType::U64, &[2]), ids.clone()].concat();
+    std::fs::write(root.join(format!("{key}.npy")), npy).unwrap();
+    let entry = ArrayEntry::inside(key, DType::U64, &[2], Checksum::of(&ids));
+    edit(&root, |json| json["arrays"][key] = serde_json::to_value(&entry).unwrap());
+    let found = texts(&full(&root).problems);
+    assert_eq!(found, [format!("array `{key}`: row 1: id 1 comes twice")]);
 }
 
 #[test]

@@ -16,6 +16,7 @@ from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
 
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
+_TRIPLES = "triples/train"
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,22 @@ class AnalysisDirectory(RunDirectory):
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
-        """The topology, and the weights of edges that the algorithm reads."""
+        """The topology, or triples and names, and the weights of edges that the algorithm reads."""
         options, edges = {}, "edge"
         if isinstance(config, AnalysisConfig):
             options = config.options
             if config.run.relation is not None:
                 edges = relation_key(graph, config.run.relation) or edges
         weights = options.get("weights")
-        read = (*_TOPOLOGY, "edges/edge/ids", f"edges/{edges}/{weights}") if weights else _TOPOLOGY
+        if graph.edge_types:
+            read = {*_TOPOLOGY}
+            read |= {"edges/edge/ids", f"edges/{edges}/{weights}"} if weights else set()
+        else:
+            # Ids of triples mean nothing without their names.
+            read = {
+                key for key in graph.arrays if key.startswith(("names/entity", "names/relation"))
+            }
+            read |= {_TRIPLES, f"{_TRIPLES}.{weights}"}
         return Identity.of(graph.manifest, lambda key: key in read, nodes=graph.num_nodes)
 
     @property

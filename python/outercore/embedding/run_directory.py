@@ -161,12 +161,16 @@ class EmbedDirectory(RunDirectory):
             replace_file(self._storage, path, (text + "\n").encode())
 
 
+_NAMES = ("names/entity.", "names/relation.")
+"""Names of rows; texts of nodes are something else."""
+
+
 def _is_fact(key: str) -> bool:
-    return key.startswith(("triples/", "names/"))
+    return key.startswith(("triples/", *_NAMES))
 
 
 def _is_link(key: str) -> bool:
-    return key in _TOPOLOGY or key.startswith("names/")
+    return key in _TOPOLOGY or key.startswith(_NAMES)
 
 
 def _is_weighted_link(key: str) -> bool:

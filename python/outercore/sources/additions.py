@@ -16,7 +16,7 @@ from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import Graph
 from outercore.many_graphs import has_graphs
-from outercore.names import KEY, Names
+from outercore.names import Names
 from outercore.outputs import names_of_nodes
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
@@ -27,7 +27,7 @@ from outercore.sources.rows import Reading, RowSource, is_array, open_node_table
 from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, Table
 from outercore.sources.text import TextOptions
-from outercore.sources.texts import open_texts
+from outercore.sources.texts import open_texts, require_text_name
 from outercore.sources.triples import names_of
 from outercore.sources.unchanged import require_unchanged
 
@@ -156,10 +156,7 @@ class _Opening:
         found = []
         for text in self._given.texts:
             node_type, name, file = self._named("--text", text)
-            if node_type is not None and name == KEY:
-                raise InvalidError(
-                    f"--text: `{KEY}` has the keys of the nodes\nhint: choose another name for it"
-                )
+            require_text_name(name)
             self._require_ids(file)
             found += open_texts(name, node_type, file, self._reading_of(node_type))[0]
         return found
@@ -260,6 +257,6 @@ def by_name(names: Names | None) -> NodeIds | None:
 def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
     """Errors: `InvalidError`: the nodes of this type have no keys."""
     raise InvalidError(
-        f"`{table.path}`: column `{key}` holds keys, expected rows in the order of the nodes\n"
-        f"hint: choose columns: `{table.path}:COLUMN`"
+        f"`{table.path}`: column `{key}` holds keys, and the nodes of this type have none\n"
+        f"hint: leave the column `{key}` out, and write a row for each node in their order"
     )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
+from outercore.graph import EdgeType, Graph
 from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.graph import ImportOptions
-from outercore.sources.memory_graph import MemoryGraph, write
+from outercore.sources.memory_graph import TOPOLOGY, MemoryGraph, write
 from outercore.sources.pyg_attributes import MASKS
-
-if TYPE_CHECKING:
-    from outercore.graph import Graph
+from outercore.sources.typed.pyg import import_hetero
 
 
 def from_pandas(
@@ -223,6 +225,26 @@ def from_dgl(
     return write(found, out, options)
 
 
+class _Store(dict[str, Any]):
+    """Data of one type, as PyG's stores offer it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+
+@dataclass
+class _Stores:
+    """A graph of DGL with several types, as a `HeteroData` of PyG offers it."""
+
+    node_types: list[str]
+    edge_types: list[EdgeType]
+    stores: dict[str | EdgeType, _Store]
+    _global_store: tuple[str, ...] = ()
+
+    def __getitem__(self, of_type: str | EdgeType) -> _Store:
+        return self.stores[of_type]
+
+
 def _from_typed_dgl(
     graph: Any,
     out: str | Path,
@@ -231,27 +253,39 @@ def _from_typed_dgl(
     options: ImportOptions | None,
 ) -> Graph:
     """A graph of DGL with several types; `names` has what PyG calls features and labels."""
-    from torch_geometric.data import HeteroData
-
-    from outercore.sources.pyg import from_pyg
-
-    data, further = HeteroData(), dict[str, None]()
     masks = {name for several in MASKS.values() for name in several}
+    stores: dict[str | EdgeType, _Store] = {}
+    further, not_taken = dict[str, None](), list[str]()
     for node_type in graph.ntypes:
-        data[node_type].num_nodes = int(graph.num_nodes(node_type))
+        stores[node_type] = store = _Store(num_nodes=int(graph.num_nodes(node_type)))
         for name, values in graph.nodes[node_type].data.items():
-            data[node_type][names.get(name, name)] = values.cpu()
-            if name not in names and name not in masks:
-                further[name] = None
+            if name in names or name in masks:
+                store[names.get(name, name)] = values
+            elif name in RESERVED:
+                not_taken.append(f"{node_type}.{name}")
+            else:
+                store[name], further[name] = values, None
+    edge_arrays: dict[EdgeType, dict[str, Any]] = {}
     for edge_type in graph.canonical_etypes:
         ends = graph.edges(etype=edge_type, order="eid")
-        data[edge_type].edge_index = np.stack([end.cpu().numpy() for end in ends])
-    chosen = None if splits is None else dict(splits)
-    found: Graph = from_pyg(data, out, splits=chosen, arrays=tuple(further), options=options)
-    for edge_type in graph.canonical_etypes:
+        stores[edge_type] = _Store(edge_index=np.stack([end.cpu().numpy() for end in ends]))
+        edge_arrays[edge_type] = {}
         for name, values in graph.edges[edge_type].data.items():
-            found.add_edge_array(name, values.cpu().numpy(), edge_type=edge_type)
-    return found
+            if name in TOPOLOGY:
+                not_taken.append(f"{','.join(edge_type)}.{name}")
+            else:
+                edge_arrays[edge_type][name] = values
+    data = _Stores(list(graph.ntypes), list(graph.canonical_etypes), stores)
+    chosen = None if splits is None else dict(splits)
+    notes = import_hetero(
+        data, Path(out), chosen, tuple(further), 0, options, edge_arrays=edge_arrays
+    )
+    if not_taken:
+        listed = ", ".join(f"`{name}`" for name in not_taken)
+        notes.append(f"from_dgl: not taken: {listed}: a batch has something else under the name")
+    for note in notes:
+        warnings.warn(note, stacklevel=3)
+    return Graph(out)
 
 
 def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:

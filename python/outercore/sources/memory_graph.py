@@ -26,7 +26,7 @@ from outercore.sources.texts import text_arrays
 from outercore.sources.triples import names_of
 from outercore.split_names import normal_split
 
-_TOPOLOGY = ("offsets", "sources", "ids")
+TOPOLOGY = ("offsets", "sources", "ids")
 _ABSENT = {"f": np.nan, "O": ""}
 """What a node without a row has; nodes need a row for values of other types."""
 
@@ -255,7 +255,7 @@ class _Opening:
         for name, column in self._graph.edges.items():
             where = f"{self._graph.name}: column `{name}` of edges"
             values = _values(where, column)
-            if values is None or values.dtype.kind == "O" or name in _TOPOLOGY:
+            if values is None or values.dtype.kind == "O" or name in TOPOLOGY:
                 self._not_taken.append(name)
                 continue
             if len(values) != self._edge_index.shape[1]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.names import KEY
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.graph import NodeArray
 from outercore.sources.keyed import KeyedRows, alongside
@@ -65,6 +66,20 @@ def text_arrays(
     ]
 
 
+def require_text_name(name: str) -> None:
+    """Errors: `InvalidError` for a name that would stand for something else as well."""
+    if "/" in name:
+        raise InvalidError(
+            f"--text: `{name}` cannot name a text: it has a `/`\nhint: rename the column, or give "
+            "its file: `outercore add DATASET --text NAME=FILE:COLUMN`"
+        )
+    if name == KEY or name.endswith(f".{KEY}"):
+        raise InvalidError(
+            f"--text: `{name}` cannot name a text: `{KEY}` has the keys of nodes of several types\n"
+            "hint: choose another name; where the column has the keys, they are kept already"
+        )
+
+
 def open_texts(
     name: str, node_type: str | None, text: str, reading: Reading
 ) -> tuple[list[NodeArray], int]:
@@ -111,6 +126,7 @@ def text_files(texts: tuple[str, ...]) -> list[tuple[str, str]]:
         if not equals or not name:
             raise InvalidError(f"--text: expected NAME=FILE, found `{text}`")
         found.append((name, file))
+        require_text_name(name)
     require_once("--text", [name for name, _ in found])
     return found
 

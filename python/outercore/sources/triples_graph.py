@@ -66,7 +66,7 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
             _edge_array(WEIGHT, weights.dtype, count, lambda: (rows for _, rows in kept(weights)))
         )
     files = states(graph.root / graph.arrays[TRIPLES]["file"])
-    taken = (TRIPLES, _WEIGHTS, "names/")
+    taken = (TRIPLES, _WEIGHTS, "names/", "grid/")
     left = [key for key in sorted(graph.arrays) if not key.startswith(taken)]
     return GraphSource(
         [pushed(str(root), ends, first_id=None, files=files)],

@@ -21,7 +21,7 @@ use super::weights::Weights;
 use super::{BuildOptions, BuildSummary, OnProgress, TEMPORARY};
 use crate::header::{
     self, BLOCKS, GridHeader, HEADER, IN_DEGREES, MAX_PARTITIONS, ORDER, OUT_DEGREES, PIECES,
-    WEIGHTS,
+    WEIGHTS, rebuild_command,
 };
 use crate::open::RECORD_WORDS;
 use crate::order::partition_log2;
@@ -198,11 +198,14 @@ impl<'a> Builder<'a> {
     fn check_ordering(&self, facts: &Facts, order: Order) -> Result<()> {
         facts.check_ordering(order).map_err(|error| match order {
             Order::Natural => error.hint("raise --memory, or use fewer threads"),
-            Order::Degree => error.hint(format!(
-                "raise --memory, or run `outercore grid {} --order natural`, which takes 4 bytes \
-                 a node less",
-                self.data_set.root().display()
-            )),
+            Order::Degree => {
+                let relation = self.input.source.relation();
+                let command = rebuild_command(self.data_set, relation, self.options.weights_name());
+                error.hint(format!(
+                    "raise --memory, or run `{command} --order natural`, which takes 4 bytes a \
+                     node less"
+                ))
+            }
         })
     }
 

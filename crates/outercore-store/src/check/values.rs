@@ -36,9 +36,11 @@ pub(super) enum Values {
         /// Whether they are texts of nodes, which may be empty.
         are_texts: bool,
     },
-    /// Names in their order.
+    /// Names in their order: each id once.
     Ids {
         count: u64,
+        /// A bit for each id that has come.
+        seen: Vec<u64>,
     },
     /// First nodes of graphs.
     FirstNodes {
@@ -149,7 +151,7 @@ impl Values {
             "order" => {
                 let count = of("offsets").map_or(0, |entry| entry.shape[0].saturating_sub(1));
                 expect(array, DType::U64, &[Some(count)])?;
-                Ok(Self::Ids { count })
+                Ok(Self::Ids { count, seen: vec![0; count.div_ceil(64) as usize] })
             }
             _ => Ok(Self::Any),
         }
@@ -223,7 +225,16 @@ impl Values {
                 }
                 Ok(())
             }
-            Self::Ids { count } => id("id", number, Some(*count)),
+            Self::Ids { count, seen } => {
+                id("id", number, Some(*count))?;
+                let Number::Int(id) = number else { return Ok(()) };
+                let (word, bit) = (&mut seen[(id / 64) as usize], 1 << (id % 64));
+                match *word & bit {
+                    0 => *word |= bit,
+                    _ => return Err(format!("id {id} comes twice")),
+                }
+                Ok(())
+            }
             Self::FirstNodes { nodes, before } => {
                 id("first node", number, Some(*nodes))?;
                 let Number::Int(first) = number else { return Ok(()) };

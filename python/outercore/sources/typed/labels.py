@@ -57,16 +57,19 @@ def label_column(
 
     Errors: as `open_labels`.
     """
-    # A type may have dots, too: the longest one that is there.
+    # A type may have dots, and so may a column: the longest type that has the column.
     parts = text.split(".")
-    for end in range(len(parts) - 1, 0, -1):
-        node_type = ".".join(parts[:end])
-        if node_type in nodes:
-            column, table = ".".join(parts[end:]), nodes[node_type].table
-            if table is None:
-                raise InvalidError(f"{option} {text}: type `{node_type}` has no table of nodes")
-            require_column(table, column)
+    ends = range(len(parts) - 1, 0, -1)
+    known = [(".".join(parts[:end]), ".".join(parts[end:])) for end in ends]
+    known = [(node_type, column) for node_type, column in known if node_type in nodes]
+    for node_type, column in known:
+        table = nodes[node_type].table
+        if table is not None and column in table.names:
             return node_type, column
+    for node_type, column in known:
+        if (table := nodes[node_type].table) is None:
+            raise InvalidError(f"{option} {text}: type `{node_type}` has no table of nodes")
+        require_column(table, column)
     _require_type(text.partition(".")[0], nodes, text, option)
     or_file = " or TYPE=FILE" if option == "--label" else ""
     raise InvalidError(f"{option}: expected TYPE.COLUMN{or_file}, found `{text}`")

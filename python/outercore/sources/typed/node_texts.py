@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from outercore.errors import InvalidError
-from outercore.names import KEY
 from outercore.sources.columns import NodeColumns
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import Reading
 from outercore.sources.splits import require_once
-from outercore.sources.texts import table_texts
+from outercore.sources.texts import require_text_name, table_texts
 from outercore.sources.typed.labels import label_column
 from outercore.sources.typed.tables import NodeTable
 
@@ -29,11 +28,7 @@ def text_columns(given: tuple[str, ...], nodes: dict[str, NodeTable]) -> dict[st
                 "hint: `outercore add DATASET --text TYPE/NAME=FILE:COLUMN` takes another file"
             )
         node_type, column = label_column(text, nodes, _OPTION)
-        if column == KEY:
-            raise InvalidError(
-                f"{_OPTION} {text}: `{KEY}` has the keys of the nodes\n"
-                "hint: rename the column, or leave it out if it has the keys: they are kept"
-            )
+        require_text_name(column)
         found.setdefault(node_type, []).append(column)
     return found
 

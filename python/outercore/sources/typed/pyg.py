@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,12 @@ def import_hetero(
     mask_column: int = 0,
     options: ImportOptions | None = None,
     progress: Progress = lambda *_: None,
+    *,
+    edge_arrays: Mapping[EdgeType, Mapping[str, Any]] | None = None,
 ) -> list[str]:
     """Writes a PyG `HeteroData` object; arguments as `from_pyg`. Returns what was not taken.
+
+    `edge_arrays` are further arrays of edges, by their names.
 
     Errors: `InvalidError` names the type and the attribute that does not fit.
     """
@@ -70,6 +75,8 @@ def import_hetero(
     for key, one in edges.items():
         for name, rows in edge_values(data[one], ends[key], _where(one)):
             found.append(NodeArray("edge", name, rows, key))
+        for name, values in (edge_arrays or {}).get(one, {}).items():
+            found.append(NodeArray("edge", name, rows_of(f"{_where(one)}.{name}", values), key))
     require_place(found, options)
     with typed_importer(
         out,

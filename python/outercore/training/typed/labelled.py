@@ -67,7 +67,9 @@ class LabelledNodes:
         manifest = self._graph.manifest
         roles = manifest["roles"]
         own = f"nodes/{self.node_type}/"
-        names = {f"names/{self.node_type}.{KEY}.": "names/entity.", "names/class.": "names/class."}
+        names = {"names/class.": "names/class."}
+        if self._graph.keys_of(self.node_type) is not None:
+            names[f"names/{self.node_type}.{KEY}."] = "names/entity."
         features = self._graph.features_of(self.node_type)
         named = {"labels": roles["labels"], **({"features": features} if features else {})}
         return {
