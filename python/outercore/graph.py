@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NODE = "node"
 """The node type of a graph of one type."""
+TRIPLES = "triples/train"
 _NODE_PREFIX = f"nodes/{NODE}/"
 _EDGE_PREFIX = "edges/edge/"
 _SPLIT_PREFIX = "splits/"
@@ -468,6 +469,21 @@ class Graph:
         return key
 
     def _repr_html_(self) -> str:
+        if holds_triples(self):
+            names = {"entity": "entities", "relation": "relations"}
+            found = {shown: f"names/{kind}.offsets" for kind, shown in names.items()}
+            counts = {
+                shown: self.arrays[key]["shape"][0] - 1
+                for shown, key in found.items()
+                if key in self.arrays
+            }
+            parts = {
+                f"triples, {key.removeprefix('triples/')}": described["shape"][0]
+                for key, described in sorted(self.arrays.items())
+                if key.startswith("triples/") and "." not in key
+            }
+            rows = [(name, f"{count:,}") for name, count in (counts | parts).items()]
+            return html_table(f"Triples in {self.root}", rows)
         rows = [("nodes", f"{self.num_nodes:,}"), ("edges", f"{self.num_edges:,}")]
         if self.is_typed:
             types = self.manifest["edge_types"]
@@ -482,10 +498,28 @@ class Graph:
         return html_table(f"Graph in {self.root}", rows)
 
     def __repr__(self) -> str:
+        if holds_triples(self):
+            count = self.arrays[TRIPLES]["shape"][0]
+            return f"Graph(entities={self.num_nodes}, triples={count})"
         return (
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, classes={self.num_classes}, splits={self.splits})"
         )
+
+
+def require_edges(graph: Graph) -> None:
+    """Makes sure that there are edges to sample.
+
+    Errors: `InvalidError` for a knowledge graph, with the command that makes a graph of it.
+    """
+    if holds_triples(graph):
+        # The core says what to make of triples.
+        graph._core.read_array("edges/edge/offsets")
+
+
+def holds_triples(graph: Graph) -> bool:
+    """Whether it is a knowledge graph, without edges beside its triples."""
+    return TRIPLES in graph.manifest["arrays"] and not graph.manifest["edge_types"]
 
 
 def _edge_type(key: str, described: dict[str, Any]) -> EdgeType:

@@ -24,7 +24,7 @@ from outercore.config.sizes import format_size, parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.forecast import forecast
-from outercore.graph import EdgeType, Graph
+from outercore.graph import EdgeType, Graph, require_edges
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules
 from outercore.shown import Forecast, Plan, short
@@ -85,6 +85,7 @@ class MiniBatches(ABC, Generic[Batch]):
             NotFoundError: a split or an array that the data set does not have.
         """
         self.graph = graph = opened(graph)
+        require_edges(graph)
         # The working directory may be another one when the data set is opened again.
         self._place = os.fspath(graph.root.absolute())
         self._rank, self._world_size = rank, world_size

@@ -7,6 +7,7 @@ when it is done.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -61,7 +62,8 @@ def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> Non
     what = f"{option}: `{path}`" if option else f"`{path}`"
     if path.suffix.lower() not in endings:
         known = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
-        hint = f"\nhint: `--{option} {path.with_suffix(endings[0])}`" if option else ""
+        name = shlex.quote(str(path.with_suffix(endings[0])))
+        hint = f"\nhint: `--{option.removeprefix('--')} {name}`" if option else ""
         raise InvalidError(f"{what}: expected a name that ends in {known}{hint}")
 
 

@@ -218,7 +218,11 @@ def test_run_refuses_an_output_before_it_begins(outcome: Any, tmp_path: Path) ->
     data = planted(tmp_path / "data")
     for options, said in (
         (["--out", "missing/pr.parquet"], "directory `missing` does not exist"),
-        (["--out", "pr.xlsx"], "--out: `pr.xlsx`: expected a name that ends in"),
+        (
+            ["--out", "my pr.xlsx"],
+            "--out: `my pr.xlsx`: expected a name that ends in one of .npy, .parquet, .csv\n"
+            "hint: `--out 'my pr.npy'`",
+        ),
         (["--set", "profile=missing/reads.json"], "directory `missing` does not exist"),
         (
             ["--set", "profile=reads.csv"],

@@ -185,3 +185,17 @@ def test_the_grid_is_not_left_out_of_a_graph_of_triples(facts: Path, outcome: An
     code, _, told = outcome("import", facts, "--out", "graph")
     assert code == 0
     assert "left out" not in told
+
+
+def test_training_on_triples_names_the_import_that_makes_a_graph(facts: Path, outcome: Any) -> None:
+    for command in (("train", facts), ("plan", facts)):
+        code, _, told = outcome(*command)
+        assert code == 1
+        assert "holds triples, expected edges" in told
+    with pytest.raises(InvalidError, match="holds triples, expected edges"):
+        oc.NeighborLoader(facts, [2], [0])
+    graph = oc.open(facts)
+    assert repr(graph) == "Graph(entities=3, triples=4)"
+    shown = graph._repr_html_()
+    assert ">triples, train</th>" in shown
+    assert "grid/" not in shown

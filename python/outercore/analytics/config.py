@@ -16,7 +16,7 @@ from outercore.config.sizes import parse_size
 from outercore.edge_types import triple_text
 from outercore.errors import InvalidError
 from outercore.far import FarOptions, options_of
-from outercore.graph import Graph, edge_type_key
+from outercore.graph import Graph, edge_type_key, holds_triples
 from outercore.node_numbers import relation_of
 from outercore.storage import missing_file
 from outercore.threads import checked_threads
@@ -120,7 +120,7 @@ def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
     if not graph.edge_types:
         name = relation if isinstance(relation, str) else ",".join(relation)
         # The core says what to make of a data set without edges.
-        return str(graph.relation_id(name)) if "triples/train" in graph.arrays else name
+        return str(graph.relation_id(name)) if holds_triples(graph) else name
     edge_type = relation_of(graph, relation)
     return edge_type_key(edge_type) if graph.is_typed else None
 

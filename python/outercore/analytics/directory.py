@@ -11,12 +11,11 @@ import numpy as np
 from outercore.analytics.config import RunConfig, relation_key
 from outercore.analytics.request import Teleports
 from outercore.config.fields import Configuration
-from outercore.graph import Graph
+from outercore.graph import TRIPLES, Graph, holds_triples
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
 
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
-_TRIPLES = "triples/train"
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class AnalysisDirectory(RunDirectory):
             if config.run.relation is not None:
                 edges = relation_key(graph, config.run.relation) or edges
         weights = options.get("weights")
-        if graph.edge_types:
+        if not holds_triples(graph):
             read = {*_TOPOLOGY}
             read |= {"edges/edge/ids", f"edges/{edges}/{weights}"} if weights else set()
         else:
@@ -58,7 +57,7 @@ class AnalysisDirectory(RunDirectory):
             read = {
                 key for key in graph.arrays if key.startswith(("names/entity", "names/relation"))
             }
-            read |= {_TRIPLES, f"{_TRIPLES}.{weights}"}
+            read |= {TRIPLES, f"{TRIPLES}.{weights}"}
         return Identity.of(graph.manifest, lambda key: key in read, nodes=graph.num_nodes)
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.graph import Graph
+from outercore.graph import TRIPLES, Graph
 from outercore.mapped import blocks, forget, mapped
 from outercore.sources.edge_arrays import WEIGHT, EdgeArray
 from outercore.sources.edges import pushed
@@ -18,7 +18,6 @@ from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.rows import RowSource, from_array
 from outercore.sources.unchanged import states
 
-TRIPLES = "triples/train"
 _WEIGHTS = f"{TRIPLES}.weight"
 _CHUNK = 1 << 20
 _PARTS = ("offsets", "bytes", "order")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from outercore.errors import InvalidError
+from outercore.graph import require_edges
 from outercore.training.config import TrainConfig
 from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork
@@ -32,7 +33,8 @@ def open_work(
 ) -> Work:
     """The task, network and batches that `config` describes; `own` makes the network instead.
 
-    Errors: as `NodeWork`, `TypedNodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`.
+    Errors: as `NodeWork`, `TypedNodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`;
+    `InvalidError` for triples.
     """
     if config.of_links and config.sampling.time is not None:
         return TemporalLinkWork(graph, config, open_loader=open_loader, note=note)
@@ -53,8 +55,9 @@ def open_predicting(
     """As `open_work` for nodes and whole graphs; `saved` is a network to score.
 
     Errors: as `open_work`; `InvalidError` where `saved` is of one type and the graph of several, or
-    the other way round.
+    the other way round, and for triples.
     """
+    require_edges(graph)
     if config.of_graphs:
         return GraphWork(graph, config, saved=saved)
     if saved is not None and isinstance(saved.model, TypedNetwork) != graph.is_typed:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from outercore.analytics.request import Source, root_of
 from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.far import FarOptions
+from outercore.graph import require_edges
 from outercore.many_graphs import Labelled, ManyGraphs
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.ranks import require_one_process
@@ -157,6 +158,7 @@ def _with_inputs(graph: Any, config: TrainConfig, observer: Observer) -> TrainCo
     if config.of_links:
         require_topology(graph)
         return config
+    require_edges(graph)
     labelled: Labelled = graph
     if config.of_graphs:
         labelled, config = ManyGraphs(graph), with_inputs(graph, config)
