@@ -70,6 +70,7 @@ def _typed_arrays(
         for key in sorted(graph.arrays)
         if key.startswith(("nodes/", "edges/")) and key not in _TOPOLOGY
     ]
+    left_out |= _results(graph)
     if names is None:
         return {key: key for key in known if key not in left_out}
     for name in names:
@@ -101,11 +102,14 @@ def _known(graph: Graph) -> list[str]:
 
 def _imported(graph: Graph, known: list[str], besides: Iterable[str | None]) -> list[str]:
     roles = graph.manifest.get("roles", {})
-    left_out = {*besides, roles.get("features"), roles.get("labels")}
-    # Results that `run --save` and the like have added say where they come from.
+    left_out = {*besides, roles.get("features"), roles.get("labels"), *_results(graph)}
+    return [key for key in known if key not in left_out]
+
+
+def _results(graph: Graph) -> set[str]:
+    """Arrays of nodes that `run --save` and the like have added: they say where they come from."""
     options = graph.manifest.get("provenance", {}).get("options", {})
-    results = {key for key in known if key.startswith(_NODES) and key in options}
-    return [key for key in known if key not in left_out | results]
+    return {key for key in options if key.startswith("nodes/")}
 
 
 def _asked(graph: Graph, known: list[str], names: Sequence[str]) -> list[str]:

@@ -152,7 +152,8 @@ class Graph:
         return arrays
 
     def key(self, name: str) -> str:
-        """The key of an array by its short name: ``x`` is ``nodes/node/x``.
+        """The key of an array by its short name: ``x`` is ``nodes/node/x``, of several types
+        ``paper/x`` is ``nodes/paper/x``.
 
         Raises:
             NotFoundError: no array has this name.
@@ -160,7 +161,7 @@ class Graph:
         """
         if not isinstance(name, str):
             raise InvalidError(f"array: expected a name such as `x`, found {name!r}")
-        prefixes = ("", _NODE_PREFIX, _SPLIT_PREFIX, _EDGE_PREFIX)
+        prefixes = ("", _NODE_PREFIX, _SPLIT_PREFIX, _EDGE_PREFIX, "nodes/", "edges/")
         for candidate in (prefix + name for prefix in prefixes):
             if candidate in self.arrays:
                 return candidate
@@ -188,7 +189,9 @@ class Graph:
 
     def _texts(self, name: str) -> Names | None:
         """The texts of nodes called ``title``, or ``paper/title`` in a graph of several types."""
-        if not isinstance(name, str) or name in self.arrays or _NODE_PREFIX + name in self.arrays:
+        if not isinstance(name, str):
+            return None
+        if any(prefix + name in self.arrays for prefix in ("", _NODE_PREFIX, "nodes/")):
             return None
         kind = ".".join(name.removeprefix("nodes/").rsplit("/", 1))
         kind = kind if "." in kind and "/" in name else f"{NODE}.{name}"
@@ -336,6 +339,7 @@ class Graph:
             raise InvalidError(f"node array `{name}` has the features\nhint: choose another name")
         if key == self._role("labels"):
             raise InvalidError(f"node array `{name}` has the labels\nhint: choose another name")
+        require_one_name(self, of_type, name)
         self._check_new(key, overwrite=overwrite)
 
     def _node_type(self, given: str | None) -> str:
@@ -504,6 +508,20 @@ class Graph:
         return (
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, classes={self.num_classes}, splits={self.splits})"
+        )
+
+
+def require_one_name(graph: Graph, node_type: str, name: str, *, is_text: bool = False) -> None:
+    """Makes sure that an array of nodes does not hide a text of the same name, or the other way
+    round.
+
+    Errors: `InvalidError` where the other one is there.
+    """
+    of_array, of_text = f"nodes/{node_type}/{name}", f"names/{node_type}.{name}.offsets"
+    what, other, there = ("text", of_array, "an array") if is_text else ("array", of_text, "a text")
+    if other in graph.arrays:
+        raise InvalidError(
+            f"{what} `{name}`: the nodes have {there} of this name\nhint: choose another name"
         )
 
 

@@ -79,3 +79,23 @@ def test_refusals_of_texts_name_the_way_out(edges: Path, outcome: Any) -> None:
         code, _, told = outcome("import", edges, *option, "--out", "g")
         assert code == 1
         assert said in told, told
+
+
+def test_a_text_and_an_array_of_one_name_do_not_hide_each_other(edges: Path, outcome: Any) -> None:
+    Path("papers.csv").write_text("title,year\na,1\nb,2\nc,3\nd,4\ne,5\n")
+    both = ("--text", "title=papers.csv:title", "--array", "title=papers.csv:year")
+    code, _, told = outcome("import", edges, *both, "--out", "g")
+    assert code == 1
+    assert "array `title`: the nodes have a text of this name" in told
+    assert (
+        outcome("import", edges, *both[:2], "--array", "year=papers.csv:year", "--out", "g")[0] == 0
+    )
+    for command in (
+        ("run", "pagerank", "g", "--save", "title"),
+        ("add", "g", "--array", "title=papers.csv:year"),
+        ("add", "g", "--text", "year=papers.csv:title"),
+    ):
+        code, _, told = outcome(*command)
+        assert code == 1
+        assert "of this name\nhint: choose another name" in told
+    assert oc.open("g").array("title").tolist() == ["a", "b", "c", "d", "e"]

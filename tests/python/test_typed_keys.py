@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import outercore as oc
 from outercore import _native
+from outercore.batch_arrays import batch_arrays
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.graph import Graph
 from outercore.names import KEY, Names
@@ -380,3 +381,18 @@ def test_an_embedding_is_exported_with_keys(mag: Graph, outcome: Any) -> None:
     code, printed, _ = outcome("embedding", "neighbours", "emb", "author:lee, ann")
     assert code == 0
     assert "author:bo:b" in printed
+
+
+def test_arrays_of_a_type_have_short_names_and_results_are_in_no_batch(
+    mag: Graph, outcome: Any
+) -> None:
+    np.save("age.npy", [5, 4, 3, 2, 1])
+    assert outcome("add", mag.root, "--array", "author/age=age.npy")[0] == 0
+    oc.run("pagerank", mag, save="rank")
+    graph = oc.open(mag.root)
+    assert graph.array("author/age").tolist() == [5, 4, 3, 2, 1]
+    assert graph.rows("author/age", np.array([1])).tolist() == [4]
+    assert graph.array("author/rank").shape == (5,)
+    arrays = batch_arrays(graph, None, besides=())
+    assert "nodes/author/age" in arrays
+    assert not [key for key in arrays if key.endswith("rank")]

@@ -14,7 +14,7 @@ from outercore._native import Addition, Progress
 from outercore.batch_arrays import RESERVED
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
-from outercore.graph import Graph
+from outercore.graph import Graph, require_one_name
 from outercore.many_graphs import has_graphs
 from outercore.names import Names
 from outercore.outputs import names_of_nodes
@@ -149,6 +149,7 @@ class _Opening:
                     f"--array: a batch has something else under the name `{name}`\n"
                     f"hint: choose another name for `{file}`"
                 )
+            require_one_name(self._graph, node_type or "node", name)
             found.append(NodeArray("array", name, self._rows(file, node_type), node_type))
         return found
 
@@ -157,6 +158,7 @@ class _Opening:
         for text in self._given.texts:
             node_type, name, file = self._named("--text", text)
             require_text_name(name)
+            require_one_name(self._graph, node_type or "node", name, is_text=True)
             self._require_ids(file)
             found += open_texts(name, node_type, file, self._reading_of(node_type))[0]
         return found

@@ -182,7 +182,15 @@ def import_graph(
 
 
 def require_place(arrays: list[NodeArray], options: ImportOptions) -> None:
-    """Errors: `InvalidError` where features shall stay in place and none lie in a `.npy`."""
+    """Errors: `InvalidError` where features shall stay in place and none lie in a `.npy`, and where
+    an array and a text have one name."""
+    texts = {array.name for array in arrays if array.role == "names"}
+    for array in arrays:
+        if array.role == "array" and f"{array.of_type or 'node'}.{array.name}.offsets" in texts:
+            raise InvalidError(
+                f"array `{array.name}`: the nodes have a text of this name\n"
+                "hint: call one of them otherwise"
+            )
     features = [array.rows for array in arrays if array.role == "features"]
     if options.in_place and all(rows.path is None for rows in features):
         raise InvalidError(
