@@ -249,3 +249,17 @@ def test_a_partial_function_decides_what_it_binds() -> None:
     network: Any = build_own(own, ModelConfig(hidden=8), 2, 12, 4)
     assert network.module.hidden_channels == 5
     assert own.place.endswith(":GCN")
+
+
+def test_the_command_line_plans_for_a_network_of_its_own(
+    code: str, planted: Path, outcome: Any
+) -> None:
+    small = ("--fanout", "3,3", "--memory", "64MiB")
+    code_of, printed, told = outcome("plan", planted, "--model", code, *small)
+    assert code_of == 0, told
+    assert "epoch" in printed
+    for command in (("plan", planted), ("train", planted, "--out", "run")):
+        status, _, told = outcome(*command, "--model", "torch_geometric.nn:GraphSAGE")
+        assert status == 1
+        assert "expected `FILE.py:NAME`, found `torch_geometric.nn:GraphSAGE`" in told
+    assert not Path("run").exists()

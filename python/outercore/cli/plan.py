@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from outercore.cli import config_options, console, options
 from outercore.cli.plan_embed import plan_embed
 from outercore.cli.plan_shown import show_plan
+from outercore.cli.train import network_of
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration
 
@@ -69,7 +70,7 @@ def plan_train(
         chosen = configuration(config, given)
     from outercore import training
 
-    planned = training.plan(data_set, chosen)
+    planned = training.plan(data_set, chosen, network=network_of(given))
     if json:
         console.json_data(planned)
         return

@@ -12,7 +12,6 @@ from outercore.cli.watch import Watch
 from outercore.config.fields import build
 from outercore.config.options import fields, groups_of
 from outercore.far import FarOptions
-from outercore.own_code import is_place
 from outercore.training.changes import CHANGEABLE
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration
@@ -62,7 +61,7 @@ def train(
     """
     options.require_one("train", data_set, resume)
     # Read before PyTorch is imported: a mistake is reported at once.
-    network = _network(given)
+    network = network_of(given)
     if resume is not None and network is not None:
         del given["model"]
     with config_options.named(TrainConfig, given):
@@ -105,10 +104,10 @@ def train(
     console.table(title, [*scores, ("run", record["description"]["run"])])
 
 
-def _network(given: dict[str, Any]) -> str | None:
+def network_of(given: dict[str, Any]) -> str | None:
     """The network of the user's own that `--model FILE.py:NAME` names."""
     model = str(given.get("model", ""))
-    return model if is_place(model) else None
+    return model if ":" in model else None
 
 
 def _server_of_resumed(given: dict[str, Any]) -> FarOptions | Literal[False] | None:

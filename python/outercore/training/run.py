@@ -112,6 +112,7 @@ def plan(
     data_set: Source,
     config: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     *,
+    network: Given | None = None,
     observer: Observer | None = None,
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
@@ -132,7 +133,7 @@ def plan(
         BudgetError: the budget is too small; the message has the least that works.
         UnsupportedError: the task `link` without times, whose graph is made by the run itself.
     """
-    own, options = _own(None, options)
+    own, options = _own(network, options)
     chosen, observer = configuration(config, options), observer or Observer()
     _require_own(chosen, own)
     if chosen.of_links and chosen.sampling.time is None:
