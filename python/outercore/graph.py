@@ -386,6 +386,11 @@ class Graph:
         Raises:
             NotFoundError: the data set has no names.
         """
+        if self.is_typed:
+            raise NotFoundError(
+                f"data set `{self.root}` has several types of nodes, whose keys are their names\n"
+                f'hint: `graph.keys_of("{min(self.node_types)}").names()`'
+            )
         return Names(self.root, self.arrays, "entity")
 
     @cached_property

@@ -190,7 +190,8 @@ class FeatureStore(PyGFeatureStore):
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         raise UnsupportedError(
-            "a data set is read-only here\nhint: add arrays with `outercore import`"
+            "a data set is read-only here\n"
+            "hint: `outercore add DATASET --array NAME=FILE` adds an array"
         )
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:

@@ -108,7 +108,7 @@ def test_a_run_without_validation_or_epochs_is_warned_about(tmp_path: Path) -> N
     page = (tmp_path / "report.html").read_text()
     assert page.count("<p class='warning'>") == 2
     assert "<p class='warning'>The run failed: &lt;b&gt;</p>" in page
-    assert "<code>outercore add DATA --split valid=FILE</code> adds a split for it." in page
+    assert "<code>outercore add /data/papers --split valid=FILE</code> adds a split for it." in page
 
 
 def test_units_are_those_that_give_numbers_above_one() -> None:

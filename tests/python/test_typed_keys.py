@@ -396,3 +396,12 @@ def test_arrays_of_a_type_have_short_names_and_results_are_in_no_batch(
     arrays = batch_arrays(graph, None, besides=())
     assert "nodes/author/age" in arrays
     assert not [key for key in arrays if key.endswith("rank")]
+
+
+def test_a_hint_for_another_kind_of_run_or_graph_names_what_works(mag: Graph, outcome: Any) -> None:
+    with pytest.raises(NotFoundError, match=r'hint: `graph.keys_of\("author"\).names\(\)`'):
+        mag.entity_names()
+    Path("run/model").mkdir(parents=True)
+    code, _, told = outcome("embedding", "export", "run", "--out", "rows.csv")
+    assert code == 1
+    assert "it is a run of `outercore train`\nhint: `outercore evaluate run` scores it" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator
 
 from outercore.config.durations import format_duration
@@ -38,13 +39,14 @@ def warnings(run: Recorded) -> list[str]:
     if not isinstance(run, EpochRun):
         return []
     found = [_loss(run)] if run.epochs else ["No epoch has ended: there is nothing to compare."]
+    data_set = shlex.quote(str(run.record["data_set"]["path"]))
     if run.epochs and all(epoch["score"] is None for epoch in run.epochs):
         found.append(
             "Validation did not happen: nothing says which epoch was best, or when to stop. "
             + (
-                "`outercore embed --held-out 0.05` holds out triples for it."
+                f"`outercore embed {data_set} --held-out 0.05` holds out triples for it."
                 if isinstance(run, EmbeddingRun)
-                else "`outercore add DATA --split valid=FILE` adds a split for it."
+                else f"`outercore add {data_set} --split valid=FILE` adds a split for it."
             )
         )
     error = (run.record.get("result") or {}).get("error")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -102,6 +103,11 @@ class Embedding:
         """
         root = Path(run)
         path = root / DESCRIPTION
+        if not path.exists() and (root / "model").exists():
+            raise NotFoundError(
+                f"embedding `{root}`: it is a run of `outercore train`\n"
+                f"hint: `outercore evaluate {shlex.quote(str(root))}` scores it"
+            )
         if not path.exists():
             raise NotFoundError(
                 f"embedding `{root}`: no `{DESCRIPTION}` there\n"
