@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import closest
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Source type, relation, target type."""
@@ -52,7 +53,9 @@ def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], wher
     types = {",".join(one): one for one in known}
     found = types | {edge_type_key(one): one for one in known}
     if text not in found:
-        raise NotFoundError(
-            f"{where}: there is no edge type `{text}`\nhint: there are {' and '.join(types)}"
-        )
+        # A relation alone may be meant, too.
+        meant = {triple[1]: shown for shown, triple in types.items()} if "," not in text else {}
+        close = closest(text, types) or meant.get(closest(text, meant) or "")
+        hint = f"there are {' and '.join(types)}" if close is None else f"did you mean `{close}`?"
+        raise NotFoundError(f"{where}: there is no edge type `{text}`\nhint: {hint}")
     return found[text]

@@ -93,6 +93,8 @@ class NodeNumbers:
         node_type, colon, node = text.partition(":")
         if colon and node_type in self._names:
             return self.of(node_type, self._names[node_type].id(node))
+        if colon and node_type:
+            self._require_type(node_type, node)
         if not node_type or not node.isascii() or not node.isdigit():
             example = f"{self.types[0]}:{self.shown(self.types[0])}" if self._counts else "TYPE:17"
             raise InvalidError(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import suggestion
 
 
 def is_place(text: str) -> bool:
@@ -42,7 +43,11 @@ def from_place(what: str, place: str, example: str) -> Any:
     where, _, name = place.rpartition(":")
     module = _from_file(what, Path(where))
     if not hasattr(module, name):
-        raise NotFoundError(f"{what} `{place}`: `{where}` has no `{name}`")
+        names = [one for one in vars(module) if not one.startswith("_")]
+        raise NotFoundError(
+            f"{what} `{place}`: `{where}` has no `{name}`\n"
+            f"hint: {suggestion(name, names, otherwise='it has')}"
+        )
     return getattr(module, name)
 
 

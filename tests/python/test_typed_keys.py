@@ -23,6 +23,7 @@ from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.graph import Graph
 from outercore.names import KEY, Names
 from outercore.node_numbers import NodeNumbers
+from outercore.own_code import from_place
 from outercore.sources.graph import ImportOptions
 from outercore.sources.triples import names_of
 from outercore.sources.typed.graph import TypedInputs, import_typed
@@ -405,3 +406,20 @@ def test_a_hint_for_another_kind_of_run_or_graph_names_what_works(mag: Graph, ou
     code, _, told = outcome("embedding", "export", "run", "--out", "rows.csv")
     assert code == 1
     assert "it is a run of `outercore train`\nhint: `outercore evaluate run` scores it" in told
+
+
+def test_a_slip_in_a_name_is_answered_by_the_name(mag: Graph, outcome: Any) -> None:
+    asked = (
+        (("run", "degrees", mag.root, "--relation", "paper,hass,topic"), "paper,has,topic"),
+        (("run", "degrees", mag.root, "--relation", "has"), "paper,has,topic"),
+        (("run", "bfs", mag.root, "--source", "autor:zoe"), "author"),
+        (("run", "bfs", mag.root, "--source", "author:zoo"), "zoe"),
+        (("train", mag.root, "--set", "sampling.train=trian"), "train"),
+    )
+    for command, meant in asked:
+        code, _, told = outcome(*command)
+        assert code == 1
+        assert f"hint: did you mean `{meant}`?" in told, told
+    Path("mine.py").write_text("class Deep: ...\n")
+    with pytest.raises(NotFoundError, match=r"has no `Deap`\nhint: did you mean `Deep`\?"):
+        from_place("model", "mine.py:Deap", "mine.py:Deep")

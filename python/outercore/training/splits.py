@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import closest
 from outercore.many_graphs import FIRST, Labelled
 from outercore.split_names import find_split
 from outercore.training.config import SamplingConfig
@@ -65,7 +67,10 @@ def _missing(graph: Labelled, name: str) -> NotFoundError:
             "hint: `--task graph` learns from whole graphs"
         )
     known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
+    close = closest(name, graph.splits)
+    root = shlex.quote(str(graph.root))
+    adds = f"`outercore add {root} --split {name}=FILE` adds it"
     return NotFoundError(
         f"data set `{graph.root}`: no split `{name}`; it has {known}\n"
-        f"hint: `outercore add {graph.root} --split {name}=FILE` adds it"
+        f"hint: {adds if close is None else f'did you mean `{close}`?'}"
     )
