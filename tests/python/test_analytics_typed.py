@@ -227,7 +227,9 @@ def test_the_command_line_names_nodes_by_type_and_id(planted: Path) -> None:
 
 
 def test_wrong_relations_and_nodes_are_refused_by_name(planted: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"`author,likes,paper`[\s\S]*did you mean `author,writes,paper`"):
+    with pytest.raises(
+        NotFoundError, match=r"`author,likes,paper`[\s\S]*did you mean `author,writes,paper`"
+    ):
         oc.wcc(planted, relation="author,likes,paper")
     with pytest.raises(InvalidError, match="`paper:90`: expected an id from 0 to 89"):
         oc.bfs(planted, ("paper", 90))

@@ -24,9 +24,11 @@ from outercore.graph import Graph
 from outercore.names import KEY, Names
 from outercore.node_numbers import NodeNumbers
 from outercore.own_code import from_place
-from outercore.sources.graph import ImportOptions
+from outercore.sources.graph import ImportOptions, NodeArray
+from outercore.sources.rows import RowSource
 from outercore.sources.triples import names_of
 from outercore.sources.typed.graph import TypedInputs, import_typed
+from outercore.sources.typed.labels import random_splits
 from outercore.training.typed.labelled import LabelledNodes
 from test_import_neo4j import MOVIES, write
 from typed_files import edges_by_type, write_table
@@ -423,3 +425,16 @@ def test_a_slip_in_a_name_is_answered_by_the_name(mag: Graph, outcome: Any) -> N
     Path("mine.py").write_text("class Deep: ...\n")
     with pytest.raises(NotFoundError, match=r"has no `Deap`\nhint: did you mean `Deep`\?"):
         from_place("model", "mine.py:Deap", "mine.py:Deep")
+
+
+@pytest.mark.parametrize(
+    ("labelled", "sizes"), [(3, [1, 1, 1]), (4, [2, 1, 1]), (10, [8, 1, 1]), (100, [80, 10, 10])]
+)
+def test_no_split_that_is_made_is_empty(labelled: int, sizes: list[int]) -> None:
+    labels = np.full(120, -1)
+    labels[:labelled] = 1
+    rows = RowSource("y", labels.dtype, None, len(labels), lambda: iter([labels]))
+    splits = random_splits(NodeArray("labels", "y", rows, "paper"), None)
+    found = [np.concatenate(list(one.rows.chunks())) for one in splits]
+    assert [len(ids) for ids in found] == sizes
+    assert sorted(np.concatenate(found).tolist()) == list(range(labelled))

@@ -142,8 +142,10 @@ def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
     shuffled = np.random.default_rng(0).permutation(nodes)
     splits, start = [], 0
     for place, (name, share) in enumerate(SHARES):
-        last = place == len(SHARES) - 1
-        end = len(nodes) if last else start + round(share * len(nodes))
+        later = len(SHARES) - 1 - place
+        # Of few nodes each split has one, as far as they go.
+        end = min(start + max(round(share * len(nodes)), 1), max(len(nodes) - later, start))
+        end = end if later else len(nodes)
         own = np.sort(shuffled[start:end]).astype(np.int64)
         splits.append(NodeArray("split", name, _in_memory(f"split `{name}`", own), labels.of_type))
         start = end
