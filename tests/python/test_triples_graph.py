@@ -199,3 +199,21 @@ def test_training_on_triples_names_the_import_that_makes_a_graph(facts: Path, ou
     shown = graph._repr_html_()
     assert ">triples, train</th>" in shown
     assert "grid/" not in shown
+
+
+def test_a_command_in_a_hint_quotes_what_has_blanks(facts: Path, outcome: Any) -> None:
+    facts.rename("my facts")
+    with pytest.raises(InvalidError) as caught:
+        oc.NeighborLoader("my facts", [2], [0])
+    command = way_out(str(caught.value))
+    assert command[-1].endswith("my facts-graph")
+    assert outcome(*command)[0] == 0
+    Path("my edges.csv").write_text("src,dst\n0,1\n")
+    with pytest.raises(InvalidError) as caught:
+        oc.open("my edges.csv")
+    assert outcome(*way_out(str(caught.value)))[0] == 0
+    assert oc.open("my edges").num_edges == 1
+    assert outcome("run", "degrees", "my facts", "--relation", "likes")[0] == 0
+    code, _, told = outcome("grid", "my facts")
+    assert code == 1
+    assert outcome(*way_out(told))[0] == 0

@@ -10,6 +10,7 @@ mod lanes;
 mod parse_bytes;
 mod pieces;
 mod random;
+mod shell;
 
 pub use bytes::Bytes;
 pub use counters::{CacheCounters, ReadCounters, StageClock, StageCounters};
@@ -17,6 +18,7 @@ pub use error::{Context, Error, ErrorKind, Result};
 pub use lanes::LaneBits;
 pub use pieces::{count_pieces, largest_piece};
 pub use random::{Permutation, Stream, Uniform, mix};
+pub use shell::{shell_path, shell_word};
 
 /// A node of the graph: its row number in every node array of its type.
 pub type NodeId = u64;

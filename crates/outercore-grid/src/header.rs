@@ -1,6 +1,6 @@
 //! Names of the grid's arrays and the JSON that describes them.
 
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
 use outercore_store::dataset::DataSet;
 use serde::{Deserialize, Serialize};
 
@@ -35,9 +35,9 @@ pub fn rebuild_command(
     relation: Option<&str>,
     weights: Option<&str>,
 ) -> String {
-    let mut command = format!("outercore grid {}", data_set.root().display());
+    let mut command = format!("outercore grid {}", shell_path(data_set.root()));
     if let Some(relation) = relation {
-        command += &format!(" --relation {}", quoted(&named(data_set, relation)));
+        command += &format!(" --relation {}", shell_word(&named(data_set, relation)));
     }
     if let Some(weights) = weights {
         command += &format!(" --weights {weights}");
@@ -53,15 +53,6 @@ pub(crate) fn named(data_set: &DataSet, relation: &str) -> String {
     // A damaged dictionary is for `outercore check` to tell.
     let name = relation.parse().ok().and_then(|id| data_set.relation_name(id).ok());
     name.unwrap_or_else(|| relation.to_owned())
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./,:".contains(letter);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 /// The version of the grid that this build writes and reads.

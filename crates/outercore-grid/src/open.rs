@@ -1,6 +1,6 @@
 //! Opening a grid: its header and its piece records, checked; no edge is read.
 
-use outercore_core::{Error, ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result, shell_path};
 use outercore_format::DType;
 use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
@@ -50,7 +50,7 @@ impl Grid {
         let root = data_set.root().display();
         if !Self::is_built(data_set) {
             return Err(Error::new(ErrorKind::NotFound, format!("data set `{root}` has no grid"))
-                .hint(format!("run `outercore grid {root}`")));
+                .hint(format!("run `outercore grid {}`", shell_path(data_set.root()))));
         }
         let header = read_header(data_set)?;
         let manifest = data_set.manifest();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result, shell_path};
 use outercore_format::DType;
 use outercore_store::dataset::{ArrayRef, DataSet};
 
@@ -151,7 +151,7 @@ impl Layout {
 
 /// The command that builds a layout anew.
 pub(crate) fn command(data_set: &DataSet, key: &str, precision: Precision) -> String {
-    let root = data_set.root().display();
+    let root = shell_path(data_set.root());
     let array = match data_set.manifest().roles.features.as_deref() == Some(key) {
         true => String::new(),
         false => format!(" --array {key}"),

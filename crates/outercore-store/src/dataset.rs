@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
 use outercore_format::keys::{self, Group};
 use outercore_format::{ArrayEntry, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Schema};
 
@@ -285,8 +285,10 @@ impl DataSet {
             return Error::invalid(format!("data set `{root}` has no edge type `{}`", keys::EDGE));
         }
         Error::invalid(format!("data set `{root}` holds triples, expected edges")).hint(format!(
-            "make a graph of them: `outercore import {root} --out {root}-graph`; `--relation` takes \
-             one relation, else all count"
+            "make a graph of them: `outercore import {} --out {}`; `--relation` takes one relation, \
+             else all count",
+            shell_path(&self.root),
+            shell_word(&format!("{root}-graph"))
         ))
     }
 
@@ -487,8 +489,11 @@ fn not_imported(root: &Path) -> Error {
     while Path::new(&out).exists() {
         out.push_str("-graph");
     }
-    Error::invalid(format!("it is {what}, expected the directory of a data set"))
-        .hint(format!("import it first: `outercore import {} --out {out}`", root.display()))
+    Error::invalid(format!("it is {what}, expected the directory of a data set")).hint(format!(
+        "import it first: `outercore import {} --out {}`",
+        shell_path(root),
+        shell_word(&out)
+    ))
 }
 
 fn full_key(key: &str) -> String {
