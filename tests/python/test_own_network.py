@@ -96,8 +96,12 @@ def test_a_class_in_a_file_is_trained_scored_and_predicts(
     assert record["status"] == "finished"
     assert record["config"]["model"]["kind"] == code
     assert record["result"]["scores"]["test"] > 0.5
-    found = oc.evaluate(run, network=code)
-    assert (found["neighbours"], found["score"]) == ("sampled", record["result"]["scores"]["test"])
+    scores = record["result"]["scores"]
+    for split in ("valid", "test"):
+        found = oc.evaluate(run, split=split, network=code)
+        assert (found["neighbours"], found["score"]) == ("sampled", scores[split])
+    best = record["epochs"][record["result"]["best_epoch"]]
+    assert best["score"] == scores["valid"]
     predicted = oc.predict(planted, run, tmp_path / "scores.parquet", network=code)
     assert (predicted["nodes"], predicted["neighbours"]) == (500, "sampled")
 

@@ -82,7 +82,11 @@ class Scoring:
         return next(iter(self._score(predictions, {name: nodes}).values())).value()
 
     def final(self) -> dict[str, Metric]:
-        """Exact scores on the splits `valid` and `test`, whatever their names, in one pass."""
+        """Exact scores on the splits `valid` and `test`, whatever their names, in one pass.
+
+        With sampled neighbours each split is scored by itself: what is sampled depends on the other
+        nodes of a batch, and `outercore evaluate` has those of one split.
+        """
         sampling = self._config.sampling
         splits = {
             name: self._graph.split(name)
@@ -91,6 +95,11 @@ class Scoring:
         }
         if not splits:
             return {}
+        if isinstance(self._predictor, SampledOnly):
+            found = {}
+            for name, nodes in splits.items():
+                found |= self._score(self._predictor.sampled(nodes), {name: nodes})
+            return found
         nodes = np.unique(np.concatenate(list(splits.values())))
         return self._score(self._predictor.exact(nodes), splits)
 
