@@ -96,7 +96,7 @@ class Scoring:
         if not splits:
             return {}
         if isinstance(self._predictor, SampledOnly):
-            found = {}
+            found: dict[str, Metric] = {}
             for name, nodes in splits.items():
                 found |= self._score(self._predictor.sampled(nodes), {name: nodes})
             return found
