@@ -21,6 +21,7 @@ mod linked;
 pub mod npy;
 mod offsets;
 pub mod paged;
+mod relation_names;
 pub mod row_values;
 pub mod topology;
 
