@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outercore import _core, _native
+from outercore.chosen_rows import chosen_rows
 from outercore.edge_types import EdgeType as EdgeType
 from outercore.edge_types import edge_type_called
 from outercore.edge_types import edge_type_key as edge_type_key
@@ -210,15 +211,24 @@ class Graph:
         ids: NDArray[np.int64] = self._core.read_array(splits[name])
         return ids
 
-    def rows(self, name: str, ids: NDArray[np.int64]) -> NDArray[Any]:
+    def rows(self, name: str, ids: Any) -> NDArray[Any]:
         """Rows of a node array, in the order of ``ids``; repetitions are allowed.
 
-        Shapes: ``ids`` int64 [n]; result [n] or [n, columns].
+        Args:
+            name: as for :meth:`array`.
+            ids: whole numbers [n], a slice, or a mask with a value a node.
+
+        Shapes: result [n] or [n, columns].
+
+        Raises:
+            NotFoundError: no array has this name.
+            InvalidError: an id that is no row of the array; the message names it.
         """
-        wanted = np.ascontiguousarray(ids, dtype=np.int64)
         if (texts := self._texts(name)) is not None:
-            return np.array(texts.names(wanted), object)
-        rows: NDArray[Any] = self._core.read_rows(self.key(name), wanted)
+            return np.array(texts.names(chosen_rows(ids, len(texts), name)), object)
+        key = self.key(name)
+        wanted = chosen_rows(ids, int(self.arrays[key]["shape"][0]), key)
+        rows: NDArray[Any] = self._core.read_rows(key, np.atleast_1d(wanted))
         return rows
 
     @property

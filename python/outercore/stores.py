@@ -17,6 +17,7 @@ from torch_geometric.data.feature_store import FeatureStore as PyGFeatureStore
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.graph_store import GraphStore as PyGGraphStore
 
+from outercore.chosen_rows import chosen_rows
 from outercore.csc import csc, edge_rows
 from outercore.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError, UnsupportedError
@@ -201,8 +202,8 @@ class FeatureStore(PyGFeatureStore):
         key = self._key(attr)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
             return torch.from_numpy(self._graph.array(key))
-        ids = _rows(attr.index, int(self._graph.arrays[key]["shape"][0]), key)
-        found = torch.from_numpy(self._graph.rows(key, np.atleast_1d(ids)))
+        ids = chosen_rows(attr.index, int(self._graph.arrays[key]["shape"][0]), key)
+        found = torch.from_numpy(self._graph.rows(key, ids))
         return found if ids.ndim else found[0]
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
@@ -217,29 +218,6 @@ class FeatureStore(PyGFeatureStore):
             if kind == "nodes":
                 found.append(ArrayAttr(group if self._graph.is_typed else None, name, None))
         return found
-
-
-def _rows(index: Any, count: int, key: str) -> NDArray[np.int64]:
-    """The rows that an index means: [n], or [] for a whole number.
-
-    Errors: `InvalidError` for anything but rows of the array.
-    """
-    if isinstance(index, slice):
-        return np.arange(*index.indices(count))
-    found = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
-    if found.dtype == np.bool_:
-        if found.shape != (count,):
-            raise InvalidError(f"array `{key}`: mask of shape {found.shape}, expected ({count},)")
-        return np.flatnonzero(found)
-    if found.ndim > 1 or not (found.dtype.kind in "iu" or found.size == 0):
-        raise InvalidError(
-            f"array `{key}`: index of type {found.dtype} and shape {found.shape}, expected whole "
-            "numbers [rows], a mask, a slice or a number"
-        )
-    if found.size and not 0 <= int(found.min()) <= int(found.max()) < count:
-        wrong = int(found.min()) if found.min() < 0 else int(found.max())
-        raise InvalidError(f"array `{key}`: no row {wrong}, it has rows 0 to {count - 1}")
-    return found.astype(np.int64)
 
 
 class GraphStore(PyGGraphStore):

@@ -190,6 +190,37 @@ def test_a_missing_array_is_a_key_error_too(plain: oc.Graph, typed: oc.Graph) ->
         typed.pyg()[0]["paper"][torch.tensor([1])]()
 
 
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ([1.5, 2.7], r"found \[1.5, 2.7\]"),
+        ("a", "found 'a'"),
+        ([[1], [1, 2]], r"found \[\[1\], \[1, 2\]\]"),
+        (None, "found None"),
+        (True, "found True"),
+        ([3, 60], "no row 60, it has rows 0 to 59"),
+        ([-1], "no row -1"),
+        ([True, False], r"mask of shape \(2,\), expected \(60,\)"),
+    ],
+)
+def test_rows_of_a_graph_take_what_a_view_takes_and_nothing_else(
+    plain: oc.Graph, index, message: str
+) -> None:
+    with pytest.raises(oc.InvalidError, match=message):
+        plain.rows("x", index)
+    expected = plain.array("x")[[3, 5]]
+    mask = np.isin(np.arange(60), [3, 5])
+    for chosen in (
+        [3, 5],
+        np.uint8([3, 5]),
+        torch.tensor([3, 5]),
+        mask,
+        mask.tolist(),
+        slice(3, 6, 2),
+    ):
+        assert np.array_equal(plain.rows("x", chosen), expected)
+
+
 def test_loaders_take_both_stores_of_a_data_set(typed: oc.Graph, plain: oc.Graph) -> None:
     for loader in (oc.NeighborLoader, oc.HGTLoader):
         found, expected = (
