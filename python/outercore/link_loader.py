@@ -13,13 +13,14 @@ from torch import Tensor
 from outercore.batch_options import LARGEST_SEED, batch_options
 from outercore.config.fields import number, whole
 from outercore.errors import InvalidError, UnsupportedError
-from outercore.graph import EdgeType
+from outercore.graph import EdgeType, Graph
 from outercore.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, all_links, edge_type_of
 from outercore.loader import NeighborLoader
 from outercore.loader_arguments import refuse_arguments
 from outercore.minibatches import FanOuts, Source, opened
 from outercore.ranks import share_of
 from outercore.sample_rules import EqualTimes, SubgraphType, TemporalStrategy, edge_name
+from outercore.seed_code import SeedCode, code_of_links
 
 _POOL_SEEDS = 1 << 18
 """Seeds that are drawn together."""
@@ -113,6 +114,7 @@ class LinkNeighborLoader(NeighborLoader):
         own = batch_options({"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last})
         seed = whole("seed", seed, 0, LARGEST_SEED)
         self._edge_type, index = _links(graph, edge_label_index)
+        self._code = code_of_links(data, graph, edge_label_index)
         self._edge_label = _labels(edge_label)
         times = None if edge_label_time is None else _whole(edge_label_time, "edge_label_time")
         count = index.shape[1]
@@ -158,6 +160,9 @@ class LinkNeighborLoader(NeighborLoader):
             equal_times=equal_times,
             **options,
         )
+
+    def _seed_code(self, data: Source, graph: Graph, input_nodes: Any) -> SeedCode:
+        return self._code
 
     @property
     def batch_size(self) -> int:

@@ -15,7 +15,7 @@ from outercore.bidirectional import lead_both_ways, reverse_types
 from outercore.config.common import Backend, Policy, Precision, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
-from outercore.graph import EdgeType, edge_type_key
+from outercore.graph import EdgeType, Graph, edge_type_key
 from outercore.loader_arguments import check_arguments
 from outercore.minibatches import FanOuts, InputNodes, MiniBatches, Source, opened
 from outercore.sample_rules import (
@@ -25,6 +25,7 @@ from outercore.sample_rules import (
     SubgraphType,
     TemporalStrategy,
 )
+from outercore.seed_code import SeedCode, code_of_nodes
 from outercore.typed_choice import FeatureNames
 
 
@@ -176,13 +177,18 @@ class NeighborLoader(MiniBatches[Any]):
         **others: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        check_arguments(others, type(self), of_links=self._of_links)
+        graph = opened(data)
+        check_arguments(
+            others,
+            type(self),
+            lambda: self._seed_code(data, graph, input_nodes),
+            of_links=self._of_links,
+        )
         self.transform, self._pin_memory = _callable(transform), _pinnable(pin_memory)
         self._reverse: dict[EdgeType, EdgeType] = {}
         rules = SampleRules.of(
             method, disjoint, subgraph_type, weight_attr, time_attr, temporal_strategy, equal_times
         )
-        graph = opened(data)
         if rules.subgraph_type == "bidirectional" and graph.is_typed:
             self._reverse = reverse_types(graph.edge_types)
         super().__init__(
@@ -214,6 +220,10 @@ class NeighborLoader(MiniBatches[Any]):
             group=group,
             constant_share=constant_share,
         )
+
+    def _seed_code(self, data: Source, graph: Graph, input_nodes: Any) -> SeedCode:
+        """The seeds in the code of a hint."""
+        return code_of_nodes(data, graph, input_nodes)
 
     @property
     def dataset(self) -> range:

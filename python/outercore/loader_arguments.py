@@ -6,13 +6,14 @@ Arguments that a loader has itself, such as ``batch_size``, are not in it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
 
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.likeness import closest
+from outercore.seed_code import SeedCode
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,9 @@ class Argument:
     because: str = ""
     """Why another value has no effect; empty where it is refused."""
     instead: str = ""
-    """What to write where it is refused."""
+    """What to write where it is refused; `{seeds}` are the input nodes at `places`."""
+    places: str = ""
+    """Code for places in the input nodes, or links; empty where it is all of them, as tensors."""
     instead_of_links: str = ""
     """The same for loaders of links, where it differs."""
 
@@ -53,10 +56,9 @@ ARGUMENTS: Mapping[str, Argument] = {
     ),
     "neighbor_sampler": Argument(
         None,
-        instead="`torch_geometric.loader.NodeLoader(graph.pyg(), neighbor_sampler, input_nodes)`",
+        instead="`torch_geometric.loader.NodeLoader({graph}.pyg(), neighbor_sampler, {seeds})`",
         instead_of_links=(
-            "`torch_geometric.loader.LinkLoader(graph.pyg(), neighbor_sampler, "
-            "(None, edge_label_index))`"
+            "`torch_geometric.loader.LinkLoader({graph}.pyg(), neighbor_sampler, {seeds})`"
         ),
     ),
     "custom_cls": Argument(
@@ -65,25 +67,26 @@ ARGUMENTS: Mapping[str, Argument] = {
     "input_id": Argument(None, instead="`input_id[batch.input_id]` are those of a batch"),
     "sampler": Argument(
         None,
-        instead="`input_nodes=input_nodes[list(sampler)]` is visited in the order of the sampler",
-        instead_of_links=(
-            "`edge_label_index=edge_label_index[:, list(sampler)]` is visited in the order of "
-            "the sampler"
-        ),
+        instead="`input_nodes={seeds}` is visited in the order of the sampler",
+        instead_of_links="`edge_label_index={seeds}` is visited in the order of the sampler",
+        places="list(sampler)",
     ),
     "batch_sampler": Argument(
         None,
-        instead="`input_nodes=input_nodes[sum(batch_sampler, [])]` with `batch_size`",
-        instead_of_links=(
-            "`edge_label_index=edge_label_index[:, sum(batch_sampler, [])]` with `batch_size`"
-        ),
+        instead="`input_nodes={seeds}` with `batch_size`",
+        instead_of_links="`edge_label_index={seeds}` with `batch_size`",
+        places="sum(batch_sampler, [])",
     ),
 }
 """By name; the guide `docs/guides/pyg.md` shows it."""
 
 
-def check_arguments(given: Mapping[str, Any], loader: type, *, of_links: bool = False) -> None:
+def check_arguments(
+    given: Mapping[str, Any], loader: type, seeds: Callable[[], SeedCode], *, of_links: bool
+) -> None:
     """Accepts arguments at their defaults, and with a warning those that mean nothing here.
+
+    `seeds` gives the code for hints; the links, not the nodes, where the loader is `of_links`.
 
     Errors: `UnsupportedError` for one that is not supported; `InvalidError` for one that neither
     PyG nor PyTorch has.
@@ -97,7 +100,8 @@ def check_arguments(given: Mapping[str, Any], loader: type, *, of_links: bool = 
             continue
         if argument.instead:
             instead = (argument.instead_of_links if of_links else "") or argument.instead
-            raise UnsupportedError(f"`{name}` is not supported\nhint: {instead}")
+            hint = seeds().fill(instead, argument.places) if "{" in instead else instead
+            raise UnsupportedError(f"`{name}` is not supported\nhint: {hint}")
         without_effect.setdefault(argument.because, []).append(f"`{name}`")
     for because, names in without_effect.items():
         # At one place for all loaders, so that Python shows each text once.
