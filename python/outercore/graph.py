@@ -16,9 +16,10 @@ from outercore.edge_types import EdgeType as EdgeType
 from outercore.edge_types import edge_type_called
 from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
-from outercore.likeness import suggestion
+from outercore.likeness import missing_attribute, suggestion
 from outercore.names import KEY, Names
 from outercore.shown import html_table
+from outercore.split_names import find_split
 from outercore.steady import steady
 
 if TYPE_CHECKING:
@@ -129,6 +130,19 @@ class Graph:
             return 0
         shape = self.manifest["arrays"][key]["shape"]
         return int(shape[1]) if len(shape) == 2 else 1
+
+    @property
+    def num_node_features(self) -> int | dict[str, int]:
+        """As `Data` and `HeteroData` of PyG have it: in a graph of several types by node type."""
+        if not self.is_typed:
+            return self.num_features
+        keys = {name: self.features_of(name) for name in self.node_types}
+        shapes = {name: self.arrays[key]["shape"] for name, key in keys.items() if key}
+        return {name: int([*shapes.get(name, (0, 0)), 1][1]) for name in keys}
+
+    def metadata(self) -> tuple[list[str], list[EdgeType]]:
+        """Node types and edge types, as ``to_hetero`` and heterogeneous layers of PyG take them."""
+        return list(self.node_types), self.edge_types
 
     @property
     def num_classes(self) -> int:
@@ -482,6 +496,27 @@ class Graph:
         from outercore.stores import FeatureStore, GraphStore
 
         return FeatureStore(self), GraphStore(self)
+
+    if not TYPE_CHECKING:  # Else a type checker would accept any name.
+
+        def __getattr__(self, name: str) -> Any:
+            hint = "" if name.startswith("_") else self._instead_of(name)
+            raise missing_attribute("the graph", name, dir(type(self)), hint)
+
+    def _instead_of(self, name: str) -> str:
+        """What gives what PyG's `Data` has under this name; empty where nothing does."""
+        if name in ("edge_index", "adj_t"):
+            return "`graph.pyg()[1].coo()` reads sources, targets and ids of all edges"
+        split = find_split(name.removesuffix("_mask"), self.splits)
+        if split is not None:
+            return f'`graph.split("{split}")` gives the ids of the nodes'
+        named = {"x": self._role("features"), "y": self._role("labels")}
+        short = [name, name.removeprefix("edge_"), named.get(name)]
+        keys = [key for key in self.arrays if key in short or key.split("/", 2)[-1] in short]
+        if not keys:
+            return ""
+        key = keys[0] if self.is_typed else keys[0].removeprefix(_NODE_PREFIX)
+        return f'`graph.array("{key}")` reads the array, `graph.rows("{key}", ids)` some rows'
 
     def _role(self, role: str) -> str | None:
         key: str | None = self.manifest.get("roles", {}).get(role)

@@ -7,16 +7,19 @@ from importlib import import_module
 from typing import Any
 
 from outercore.errors import UnsupportedError
+from outercore.likeness import missing_attribute
 
 
-def attribute(package: str, name: str, modules: Mapping[str, str], job: str = "") -> Any:
+def attribute(
+    package: str, name: str, modules: Mapping[str, str], job: str = "", hint: str = ""
+) -> Any:
     """The attribute `name` of `package`; `modules` says which module defines it.
 
-    Errors: `AttributeError` for an unknown name; `UnsupportedError` where the `job` needs a package
-    that is not installed.
+    Errors: `AttributeError` for an unknown name, with the `hint` or a name like it;
+    `UnsupportedError` where the `job` needs a package that is not installed.
     """
     if name not in modules:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        raise missing_attribute(f"module `{package}`", name, modules, hint)
     try:
         return getattr(import_module(modules[name]), name)
     except ModuleNotFoundError as error:

@@ -58,6 +58,19 @@ def hint_like(name: str, known: Iterable[str]) -> str:
     return "" if found is None else f"\nhint: did you mean `{found}`?"
 
 
+def missing_attribute(
+    owner: str, name: str, known: Iterable[str], hint: str = ""
+) -> AttributeError:
+    """The error for an attribute that `owner` lacks, with a hint or the known name most like it.
+
+    An `AttributeError`, so that `hasattr` works.
+    """
+    public = [one for one in known if not one.startswith("_")]
+    guess = "" if name.startswith("_") else hint_like(name, public)
+    more = f"\nhint: {hint}" if hint else guess
+    return AttributeError(f"{owner} has no attribute `{name}`{more}")
+
+
 def _last(name: str) -> str:
     found = _LAST.search(name.casefold())
     return found[0] if found else name.casefold()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
@@ -81,6 +81,7 @@ class LinkNeighborLoader(NeighborLoader):
     """
 
     _of_links = True
+    _instead: ClassVar[Mapping[str, str]] = {**NeighborLoader._instead, **_INSTEAD}
 
     def __init__(
         self,
@@ -168,6 +169,20 @@ class LinkNeighborLoader(NeighborLoader):
     def batch_size(self) -> int:
         """Links per batch, without negatives."""
         return self._link_batch
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether a last batch that is not full is left out."""
+        return bool(self._drop_last)
+
+    @property
+    def input_nodes(self) -> NoReturn:
+        """The seeds are links.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise AttributeError("input_nodes")  # `__getattr__` says what to use.
 
     @property
     def dataset(self) -> range:

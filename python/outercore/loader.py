@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
 from numpy.typing import NDArray
@@ -13,10 +13,11 @@ from torch_geometric.data import Data, HeteroData
 
 from outercore.bidirectional import lead_both_ways, reverse_types
 from outercore.config.common import Backend, Policy, Precision, Topology
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, UnsupportedError
 from outercore.far import Far
 from outercore.graph import EdgeType, Graph, edge_type_key
-from outercore.loader_arguments import check_arguments
+from outercore.likeness import missing_attribute
+from outercore.loader_arguments import ARGUMENTS, check_arguments
 from outercore.minibatches import FanOuts, InputNodes, MiniBatches, Source, opened
 from outercore.sample_rules import (
     EqualTimes,
@@ -135,6 +136,8 @@ class NeighborLoader(MiniBatches[Any]):
     """
 
     _of_links = False
+    _instead: ClassVar[Mapping[str, str]] = {name: one.because for name, one in ARGUMENTS.items()}
+    """What is here in place of attributes of PyTorch's `DataLoader`."""
 
     def __init__(
         self,
@@ -224,6 +227,33 @@ class NeighborLoader(MiniBatches[Any]):
     def _seed_code(self, data: Source, graph: Graph, input_nodes: Any) -> SeedCode:
         """The seeds in the code of a hint."""
         return code_of_nodes(data, graph, input_nodes)
+
+    @property
+    def data(self) -> Graph:
+        """The data set."""
+        return self.graph
+
+    @property
+    def num_workers(self) -> int:
+        """0: batches come from threads of this process."""
+        return 0
+
+    def __call__(self, index: Any) -> NoReturn:
+        """Not here: PyG's loaders give the batch of these seeds.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            "a call of a loader: its seeds are bound when it is made\n"
+            "hint: make a loader with these seeds and `batch_size=len(seeds)`"
+        )
+
+    if not TYPE_CHECKING:  # Else a type checker would accept any name.
+
+        def __getattr__(self, name: str) -> Any:
+            hint = self._instead.get(name, "")
+            raise missing_attribute("the loader", name, dir(type(self)), hint)
 
     @property
     def dataset(self) -> range:

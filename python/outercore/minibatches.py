@@ -107,6 +107,7 @@ class MiniBatches(ABC, Generic[Batch]):
                     "hint: give a split, ids, a mask, or None for every node"
                 )
             chosen = dict(_feature_choice(graph, features))
+        self._num_neighbors = num_neighbors
         self._input_nodes = _Seeds(seeds, node_type)
         self._input_times = input_times(input_time)
         self._rules = rules or SampleRules()
@@ -360,6 +361,22 @@ class MiniBatches(ABC, Generic[Batch]):
         """Seeds, or links, per batch."""
         return int(self._config["batch_size"])
 
+    @property
+    def drop_last(self) -> bool:
+        """Whether a last batch that is not full is left out."""
+        return bool(self._config["drop_last"])
+
+    @property
+    def num_neighbors(self) -> FanOuts:
+        """As they were given."""
+        return self._num_neighbors
+
+    @property
+    def input_nodes(self) -> InputNodes:
+        """A split, ids, a mask, or ``None`` for every node; of the type of the seeds."""
+        nodes: InputNodes = self._input_nodes.nodes
+        return nodes
+
     def __repr__(self) -> str:
         # Nothing that opens the data set: a closed loader, or one of another process, has a name.
         fan_outs = short(self._config.get("fan_outs", "by type"))
@@ -408,26 +425,26 @@ class _Seeds:
     def __init__(self, nodes: Any, node_type: str) -> None:
         self.node_type = node_type
         # As they were given: what is made of them would be memory besides the caller's.
-        self._nodes = nodes if nodes is None or isinstance(nodes, str) else np.asarray(nodes)
+        self.nodes = nodes if nodes is None or isinstance(nodes, str) else np.asarray(nodes)
 
     @property
     def is_mask(self) -> bool:
         """Whether they are given as a mask."""
-        return isinstance(self._nodes, np.ndarray) and self._nodes.dtype == np.bool_
+        return isinstance(self.nodes, np.ndarray) and self.nodes.dtype == np.bool_
 
     def ids(self, graph: Graph) -> NDArray[np.int64] | None:
         """The ids; ``None`` for every node."""
-        if self._nodes is None:
+        if self.nodes is None:
             return None
-        if isinstance(self._nodes, str):
-            ids = np.ascontiguousarray(graph.split(self._nodes), dtype=np.int64)
+        if isinstance(self.nodes, str):
+            ids = np.ascontiguousarray(graph.split(self.nodes), dtype=np.int64)
             if not len(ids):
                 raise InvalidError(
-                    f"split `{self._nodes}` is empty: expected at least one node\n"
+                    f"split `{self.nodes}` is empty: expected at least one node\n"
                     "hint: give another split, node ids, or None for every node"
                 )
             return ids
-        return _node_ids(graph.node_types[self.node_type], self._nodes)
+        return _node_ids(graph.node_types[self.node_type], self.nodes)
 
 
 def _node_ids(count: int, ids: NDArray[Any]) -> NDArray[np.int64]:

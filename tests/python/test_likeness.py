@@ -89,3 +89,14 @@ def test_arrays_splits_options_and_choices_are_suggested(tmp_path: Path, outcome
         assert err.endswith(f"hint: did you mean `{meant}`?\n")
     with pytest.raises(oc.InvalidError, match=r"did you mean `pagerank`\?"):
         oc.run("page_rank", graph)
+
+
+def test_a_missing_attribute_of_the_package_is_named_with_the_likely_one() -> None:
+    for name, hint in [
+        ("NeighborLaoder", r"did you mean `NeighborLoader`\?"),
+        ("page_rank", r"did you mean `pagerank`\?"),
+        ("ClusterLoader", "`oc.NeighborLoader` samples neighbourhoods"),
+    ]:
+        with pytest.raises(AttributeError, match=f"no attribute `{name}`\nhint: {hint}"):
+            getattr(oc, name)
+    assert not hasattr(oc, "Nothing")

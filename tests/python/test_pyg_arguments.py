@@ -21,7 +21,7 @@ from torch_geometric.utils import coalesce, k_hop_subgraph, subgraph
 import outercore as oc
 from multigraph import imported
 from outercore.loader_arguments import ARGUMENTS
-from typed_fakes import EDGES, planted_types
+from typed_fakes import COUNTS, EDGES, WIDTHS, planted_types
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "pyg.md"
 LOADERS = {
@@ -370,6 +370,8 @@ def test_the_alternative_works_for_one_of_several_types(
     given: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     graph = oc.open(planted_types(tmp_path_factory.mktemp("arguments") / "typed"))
+    assert graph.metadata() == (sorted(COUNTS), sorted(EDGES))
+    assert graph.num_node_features == {**dict.fromkeys(COUNTS, 0), **WIDTHS}
     every = [5, 7, 2, 9] if given[1] == [5, 7, 2, 9] else list(range(10))
     known = {"graph": graph, "input_nodes": given, "sampler": [3, 0], "torch": torch}
     code = refusal("NeighborLoader", "sampler", graph, input_nodes=given).split("`")[1]
@@ -387,6 +389,33 @@ def test_the_alternative_works_for_one_of_several_types(
         assert batch["author"].n_id[0] == 2
         code = refusal("LinkNeighborLoader", "neighbor_sampler", graph, edge_label_index=links)
         assert len(eval(code.split("`")[1], known).dataset) == count
+
+
+def test_attributes_of_pygs_objects_are_there_or_say_what_to_use(graph: oc.Graph) -> None:
+    made = oc.NeighborLoader(graph, [4, 3], "train", drop_last=True)
+    assert made.data.root == graph.root
+    assert (made.num_neighbors, made.input_nodes) == ([4, 3], "train")
+    assert (made.drop_last, made.num_workers) == (True, 0)
+    assert graph.num_node_features == graph.num_features
+    assert graph.metadata() == (["node"], [("node", "edge", "node")])
+    links = oc.LinkNeighborLoader(graph, [4], drop_last=True)
+    assert links.drop_last
+    for owner, name, hint in [
+        (graph, "x", r'`graph.array\("x"\)`'),
+        (graph, "time", r'`graph.array\("time"\)`'),
+        (graph, "edge_weight", r'`graph.array\("edges/edge/weight"\)`'),
+        (graph, "train_mask", r'`graph.split\("train"\)`'),
+        (graph, "edge_index", r"`graph.pyg\(\)\[1\].coo\(\)`"),
+        (graph, "num_node", r"did you mean `num_nodes`\?"),
+        (made, "timeout", "the core has threads of its own"),
+        (made, "num_neighbours", r"did you mean `num_neighbors`\?"),
+        (links, "input_nodes", "`edge_label_index` are the links"),
+    ]:
+        assert not hasattr(owner, name)
+        with pytest.raises(AttributeError, match=f"no attribute `{name}`\nhint: {hint}"):
+            getattr(owner, name)
+    with pytest.raises(oc.UnsupportedError, match=r"`batch_size=len\(seeds\)`"):
+        made([1, 2])
 
 
 def test_the_alternative_for_all_links_works(graph: oc.Graph, in_memory: Data) -> None:
