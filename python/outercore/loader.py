@@ -57,8 +57,9 @@ class NeighborLoader(MiniBatches[Any]):
         data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
         num_neighbors: fan-out per hop, or a dictionary of them by edge type; -1 takes all
             neighbours.
-        input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node. With
-            several node types a split, the name of a node type, or ``(node type, nodes)``.
+        input_nodes: name of a split, node ids, a list of names of nodes, a boolean mask, or
+            ``None`` for every node. With several node types a split, the name of a node type, or
+            ``(node type, nodes)``.
         batch_size: seeds per batch.
         replace: draw neighbours with replacement.
         method: ``"neighbor"``; ``"labor"`` (LABOR-0): the neighbours of all nodes of a batch are

@@ -25,6 +25,7 @@ from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.forecast import forecast
 from outercore.graph import EdgeType, Graph, require_edges
+from outercore.node_numbers import node_names
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules
 from outercore.shown import Forecast, Plan, short
@@ -46,7 +47,7 @@ FanOuts: TypeAlias = (
     "Sequence[int] | Mapping[EdgeType, Sequence[int]] | Mapping[str, Sequence[int]]"
 )
 """Numbers per hop, or lists of them by edge type; of HGT sampling by node type."""
-InputNodes: TypeAlias = str | NDArray[Any] | Sequence[int] | tuple[str, Any] | None
+InputNodes: TypeAlias = str | NDArray[Any] | Sequence[int] | Sequence[str] | tuple[str, Any] | None
 Batch = TypeVar("Batch")
 
 
@@ -444,7 +445,19 @@ class _Seeds:
                     "hint: give another split, node ids, or None for every node"
                 )
             return ids
+        if self.nodes.dtype.kind == "U":
+            return self._named(graph, self.nodes.reshape(-1).tolist())
         return _node_ids(graph.node_types[self.node_type], self.nodes)
+
+    def _named(self, graph: Graph, names: list[str]) -> NDArray[np.int64]:
+        """The ids of the nodes with these names."""
+        known = node_names(graph, self.node_type)
+        if known is None:
+            raise InvalidError(
+                f"input_nodes: found the name `{names[0]}`, but nodes of type `{self.node_type}` "
+                "have no names\nhint: give a split as a text alone, node ids, or a mask"
+            )
+        return known.ids(names)
 
 
 def _node_ids(count: int, ids: NDArray[Any]) -> NDArray[np.int64]:

@@ -142,7 +142,7 @@ class NodeNumbers:
         ]
 
     def resolve(self, given: Any) -> Any:
-        """Numbers instead of the pairs (type, id) or (type, ids) in an option of an algorithm.
+        """Numbers instead of the nodes (type, id), (type, ids) or ``type:id`` in an option.
 
         A text is a key, a number always the place of the node in its type. Whatever else stays as
         it is.
@@ -157,7 +157,9 @@ class NodeNumbers:
             if np.ndim(ids) == 0:
                 return self._of_pair(node_type, ids)
             return [self._of_pair(node_type, node) for node in ids]
-        if isinstance(given, (list, tuple)):
+        if isinstance(given, str):
+            return self.parse(given, "node")
+        if isinstance(given, (list, tuple)) or _is_text(given):
             found: list[Any] = []
             for one in given:
                 number = self.resolve(one)
@@ -182,12 +184,42 @@ class NodeNumbers:
             )
 
 
+def node_names(graph: Graph, node_type: str) -> Names | None:
+    """The names of the nodes of a type, of which each has one; `None` where they have none."""
+    if graph.is_typed:
+        return graph.keys_of(node_type)
+    try:
+        names = graph.entities
+    except NotFoundError:
+        return None
+    return names if len(names) == graph.num_nodes else None
+
+
+def by_name(names: Names, given: Any) -> Any:
+    """Ids instead of the names in an option of an algorithm; whatever else stays as it is.
+
+    Errors: `NotFoundError` for a name that no node has.
+    """
+    if isinstance(given, str):
+        return names.id(given)
+    if isinstance(given, Mapping):
+        return {by_name(names, node): weight for node, weight in given.items()}
+    if isinstance(given, (list, tuple)) or _is_text(given):
+        return [by_name(names, one) for one in given]
+    return given
+
+
 def relation_of(graph: Graph, relation: str | Sequence[str]) -> EdgeType:
     """The edge type that the option `relation` names.
 
     Errors: `NotFoundError`, with those there are.
     """
     return edge_type_called(relation, graph.edge_types, f"relation of `{Path(graph.root)}`")
+
+
+def _is_text(given: Any) -> bool:
+    """Whether it is an array of texts."""
+    return isinstance(given, np.ndarray) and given.dtype.kind == "U"
 
 
 def _is_pair(given: Any) -> bool:

@@ -94,6 +94,21 @@ def test_nodes_with_names_are_joined_by_them(named: Path, outcome: Any) -> None:
     assert graph.entity_names(graph.split("train")) == ["carol", "ann"]
 
 
+def test_python_takes_names_of_nodes(named: Path) -> None:
+    graph = oc.open(named)
+    ann, carol = graph.entity_id("ann"), graph.entity_id("carol")
+    for given, ids in [("ann", ann), (["carol", "ann"], [carol, ann]), (np.array(["ann"]), ann)]:
+        np.testing.assert_array_equal(oc.bfs(graph, given), oc.bfs(graph, ids))
+    np.testing.assert_array_equal(
+        oc.pagerank(graph, personalization={"ann": 1.0}),
+        oc.pagerank(graph, personalization={ann: 1.0}),
+    )
+    batch = next(iter(oc.NeighborLoader(graph, [2], ["carol", "ann"], batch_size=2)))
+    assert batch.n_id[:2].tolist() == [carol, ann]
+    with pytest.raises(oc.NotFoundError, match=r"`anna` is not in .*\nhint: did you mean `ann`"):
+        oc.bfs(graph, "anna")
+
+
 def test_a_name_that_is_not_there_is_refused_with_its_row(named: Path, outcome: Any) -> None:
     Path("users.csv").write_text("id,age\nann,40\ndan,1\nbob,3\n")
     code, _, told = outcome("add", named, "--array", "age=users.csv:age")

@@ -204,7 +204,15 @@ def test_options_of_algorithms_are_checked_before_the_core_reads_them(graph: oc.
             "pagerank: max_iterations: expected 0 to 4294967295",
         ),
         (lambda: oc.bfs(graph, source=0.5), "bfs: source: expected node ids, found 0.5"),
-        (lambda: oc.closeness(graph, nodes=["a"]), "closeness: nodes: expected node ids"),
+        (lambda: oc.closeness(graph, nodes=["a"]), "found .'a'.; the nodes of this graph have no"),
+        (
+            lambda: oc.pagerank(graph, personalization={"a": 1.0}),
+            "personalization: expected node ids",
+        ),
+        (
+            lambda: oc.NeighborLoader(graph, [2], ["a"]),
+            "input_nodes: found the name `a`, but nodes",
+        ),
         (lambda: oc.degrees(graph, which=3), "degrees: which: expected one of in, out, total"),
         (lambda: oc.grid(graph, partition_log2="x"), "partition_log2: expected a whole number"),
         (

@@ -116,8 +116,21 @@ def test_python_takes_keys_and_ids(mag: Graph) -> None:
     np.testing.assert_array_equal(oc.bfs(mag, ("paper", "p1")), oc.bfs(mag, ("paper", 1)))
     both = oc.bfs(mag, ("paper", ["p1", "p4"]))
     np.testing.assert_array_equal(both, oc.bfs(mag, ("paper", [1, 3])))
-    with pytest.raises(NotFoundError, match=r"author `zoo` is not in .*\nhint: did you mean `zoe`"):
-        oc.bfs(mag, ("author", "zoo"))
+    for node in ("paper:p1", ["paper:p1"], np.array(["paper:p1"])):
+        np.testing.assert_array_equal(oc.bfs(mag, node), oc.bfs(mag, ("paper", 1)))
+    by_key = oc.pagerank(mag, personalization={"author:zoe": 1.0})
+    np.testing.assert_array_equal(by_key, oc.pagerank(mag, personalization={("author", 4): 1.0}))
+    batch = next(iter(oc.NeighborLoader(mag, [2], ("author", ["zoe", "é"]), batch_size=2)))
+    assert batch["author"].n_id[:2].tolist() == [4, 2]
+    for wrong in (("author", "zoo"), "author:zoo"):
+        with pytest.raises(
+            NotFoundError, match=r"author `zoo` is not in .*\nhint: did you mean `zoe`"
+        ):
+            oc.bfs(mag, wrong)
+    with pytest.raises(InvalidError, match="expected the type and the id of a node, such as"):
+        oc.bfs(mag, "zoe")
+    with pytest.raises(InvalidError, match="name `x`, but nodes of type `topic` have no names"):
+        oc.NeighborLoader(mag, [2], ("topic", ["x"]))
     with pytest.raises(NotFoundError, match="there is no node type `autor`"):
         oc.bfs(mag, ("autor", "zoe"))
     with pytest.raises(InvalidError, match="`topic:x`: the type has no keys, expected an id"):

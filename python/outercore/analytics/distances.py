@@ -30,8 +30,9 @@ def bfs(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        source: where to begin; with several nodes, hops count from the nearest. In a graph with
-            several types ``("author", 3)``, ``("author", [3, 17])``, or ``author:3`` in a command.
+        source: where to begin; with several nodes, hops count from the nearest. A text is a name.
+            In a graph with several types ``("author", 3)``, ``("author", [3, 17])``, or
+            ``"author:3"``.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
         cutoff: the most hops; nodes farther away are not reached.
         result: ``predecessors`` gives the node before each one on a shortest path instead, of
@@ -71,8 +72,9 @@ def sssp(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        source: where to begin; with several nodes, paths begin at the nearest. In a graph with
-            several types ``("author", 3)``, ``("author", [3, 17])``, or ``author:3`` in a command.
+        source: where to begin; with several nodes, paths begin at the nearest. A text is a name.
+            In a graph with several types ``("author", 3)``, ``("author", [3, 17])``, or
+            ``"author:3"``.
         weights: edge array with the lengths, 0 or more; 1 each by default.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
         cutoff: the longest path; nodes farther away are not reached.

@@ -17,18 +17,25 @@ from outercore.config.common import Backend
 from outercore.config.fields import typed, within
 from outercore.errors import InvalidError
 from outercore.far import Far
-from outercore.graph import EdgeType, Graph
+from outercore.graph import NODE, EdgeType, Graph
 from outercore.likeness import hint_like
-from outercore.node_numbers import NodeNumbers
+from outercore.node_numbers import NodeNumbers, by_name, node_names
 
 Source = Graph | str | os.PathLike[str]
 """An opened graph, or the directory of a data set."""
 
 Direction = Literal["out", "in", "both"]
-Node = int | tuple[str, int]
-"""A node by its id; in a graph with several types by type and id, or by its place in the result."""
-Nodes = Sequence[Node] | tuple[str, Sequence[int]]
-Personalization = ArrayLike | Mapping[int, float] | Mapping[tuple[str, int], float]
+Node = int | str | tuple[str, int | str]
+"""A node by its id or its name; in a graph with several types by type and id, such as
+``("author", 3)`` or ``"author:ann"``, or by its place in the result."""
+Nodes = Sequence[Node] | tuple[str, Sequence[int | str]]
+Personalization = (
+    ArrayLike
+    | Mapping[int, float]
+    | Mapping[str, float]
+    | Mapping[tuple[str, int], float]
+    | Mapping[tuple[str, str], float]
+)
 Teleports = tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]
 """Nodes and weights of a teleport vector, [nodes with a weight]; `None` where all are alike."""
 
@@ -64,6 +71,8 @@ class Resources(TypedDict, total=False):
 
 _NUMBERED = (Nodes, Node | Nodes, Nodes | None)
 """Types of options that name nodes."""
+_OF_NODES = ("source", "sources", "nodes", "personalization")
+"""Names of these options."""
 _LARGEST = 2**32 - 1
 
 _SHARED = ("graph", "personalization", "resources")
@@ -104,8 +113,9 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
 def _require_nodes(what: str, value: Any) -> None:
     """Errors: `InvalidError` for anything but a node, or a list of them."""
     for node in value if isinstance(value, list) else [value]:
-        if not isinstance(node, int) or isinstance(node, bool):
-            raise InvalidError(f"{what}: expected node ids, found {value!r:.80}")
+        if not isinstance(node, (int, np.integer)) or isinstance(node, bool):
+            why = "; the nodes of this graph have no names" if isinstance(node, str) else ""
+            raise InvalidError(f"{what}: expected node ids, found {value!r:.80}{why}")
 
 
 def _plain(what: str, value: Any) -> Any:
@@ -122,14 +132,20 @@ def _plain(what: str, value: Any) -> Any:
 
 
 def numbered(graph: Graph, relation: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of an algorithm with the numbers of nodes that they name by type and id.
+    """Options of an algorithm with the numbers of nodes that they name.
 
     Errors: `NotFoundError`, `InvalidError` for a node that is not there.
     """
-    numbers = NodeNumbers.of_graph(graph, relation)
-    if numbers is None:
+    of_nodes = {name: value for name, value in given.items() if name in _OF_NODES}
+    if not of_nodes:
         return dict(given)
-    return {name: numbers.resolve(value) for name, value in given.items()}
+    numbers = NodeNumbers.of_graph(graph, relation)
+    if numbers is not None:
+        return {**given, **{name: numbers.resolve(value) for name, value in of_nodes.items()}}
+    names = node_names(graph, NODE)
+    if names is None:
+        return dict(given)
+    return {**given, **{name: by_name(names, value) for name, value in of_nodes.items()}}
 
 
 def teleports(wanted: Personalization | None, graph: Graph, relation: str | None) -> Teleports:
@@ -144,6 +160,7 @@ def teleports(wanted: Personalization | None, graph: Graph, relation: str | None
     if isinstance(wanted, Mapping):
         wanted = numbered(graph, relation, {"personalization": wanted})["personalization"]
     if isinstance(wanted, Mapping):
+        _require_nodes("personalization", list(wanted))
         ids = np.fromiter(wanted.keys(), np.int64, len(wanted))
         return ids, np.fromiter(wanted.values(), np.float64, len(wanted))
     weights = np.asarray(wanted, np.float64)
