@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import closest
@@ -59,3 +59,10 @@ def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], wher
         hint = f"there are {' and '.join(types)}" if close is None else f"did you mean `{close}`?"
         raise NotFoundError(f"{where}: there is no edge type `{text}`\nhint: {hint}")
     return found[text]
+
+
+def edge_type_described(key: str, described: Mapping[str, Any]) -> EdgeType:
+    """The edge type of a key of the manifest, which describes its two ends."""
+    source, target = described["source"], described["target"]
+    relation = key.removeprefix(f"{source}__").removesuffix(f"__{target}")
+    return source, relation, target

@@ -13,13 +13,21 @@ import numpy as np
 from outercore import _core, _native
 from outercore.chosen_rows import chosen_rows
 from outercore.edge_types import EdgeType as EdgeType
-from outercore.edge_types import edge_type_called
+from outercore.edge_types import edge_type_called, edge_type_described
 from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
+from outercore.graph_arrays import (
+    TRIPLES,
+    described,
+    holds_triples,
+    instead_of,
+    numbers_of,
+    require_one_name,
+    widths_of,
+)
 from outercore.likeness import missing_attribute, suggestion
 from outercore.names import KEY, Names
 from outercore.shown import html_table
-from outercore.split_names import find_split
 from outercore.steady import steady
 
 if TYPE_CHECKING:
@@ -29,7 +37,6 @@ if TYPE_CHECKING:
 
 NODE = "node"
 """The node type of a graph of one type."""
-TRIPLES = "triples/train"
 _NODE_PREFIX = f"nodes/{NODE}/"
 _EDGE_PREFIX = "edges/edge/"
 _SPLIT_PREFIX = "splits/"
@@ -55,7 +62,10 @@ class Graph:
             NotFoundError: there is no data set, or the file of an array is missing.
             CorruptError: an array has another length than the manifest says.
             VersionError: a newer Outercore wrote it.
+            InvalidError: ``root`` is an empty text.
         """
+        if not os.fspath(root):
+            raise InvalidError("data set: expected its directory, found an empty text")
         self.root = Path(root)
         # A copy in another process may have another working directory.
         self._place = os.fspath(self.root.absolute())
@@ -100,7 +110,7 @@ class Graph:
     def edge_types(self) -> list[EdgeType]:
         """Edge types as (source type, relation, target type), in the order of their keys."""
         types = self.manifest["edge_types"]
-        return [_edge_type(key, types[key]) for key in sorted(types)]
+        return [edge_type_described(key, types[key]) for key in sorted(types)]
 
     @property
     def is_typed(self) -> bool:
@@ -134,11 +144,7 @@ class Graph:
     @property
     def num_node_features(self) -> int | dict[str, int]:
         """As `Data` and `HeteroData` of PyG have it: in a graph of several types by node type."""
-        if not self.is_typed:
-            return self.num_features
-        keys = {name: self.features_of(name) for name in self.node_types}
-        shapes = {name: self.arrays[key]["shape"] for name, key in keys.items() if key}
-        return {name: int([*shapes.get(name, (0, 0)), 1][1]) for name in keys}
+        return widths_of(self) if self.is_typed else self.num_features
 
     def metadata(self) -> tuple[list[str], list[EdgeType]]:
         """Node types and edge types, as ``to_hetero`` and heterogeneous layers of PyG take them."""
@@ -228,11 +234,7 @@ class Graph:
     def rows(self, name: str, ids: Any) -> NDArray[Any]:
         """Rows of a node array, in the order of ``ids``; repetitions are allowed.
 
-        Args:
-            name: as for :meth:`array`.
-            ids: whole numbers [n], a slice, or a mask with a value a node.
-
-        Shapes: result [n] or [n, columns].
+        Shapes: ``ids`` whole numbers [n], a slice, or a mask [nodes]; result [n] or [n, columns].
 
         Raises:
             NotFoundError: no array has this name.
@@ -393,13 +395,7 @@ class Graph:
             )
 
     def _add(self, key: str, values: ArrayLike, rows: int, of_what: str, origin: str) -> None:
-        array = np.ascontiguousarray(values)
-        if array.ndim == 0 or len(array) != rows:
-            raise InvalidError(
-                f"array `{key}`: shape {np.shape(values)}, expected {rows:,} rows: {of_what}"
-            )
-        if array.dtype.kind not in "biuf":
-            raise InvalidError(f"array `{key}`: type {array.dtype}, expected numbers")
+        array = numbers_of(key, values, rows, of_what)
         _native.add_array(self.root, key, array, origin)
         self.reload()
 
@@ -500,56 +496,15 @@ class Graph:
     if not TYPE_CHECKING:  # Else a type checker would accept any name.
 
         def __getattr__(self, name: str) -> Any:
-            hint = "" if name.startswith("_") else self._instead_of(name)
-            raise missing_attribute("the graph", name, dir(type(self)), hint)
-
-    def _instead_of(self, name: str) -> str:
-        """What gives what PyG's `Data` has under this name; empty where nothing does."""
-        if name in ("edge_index", "adj_t"):
-            return "`graph.pyg()[1].coo()` reads sources, targets and ids of all edges"
-        split = find_split(name.removesuffix("_mask"), self.splits)
-        if split is not None:
-            return f'`graph.split("{split}")` gives the ids of the nodes'
-        named = {"x": self._role("features"), "y": self._role("labels")}
-        short = [name, name.removeprefix("edge_"), named.get(name)]
-        keys = [key for key in self.arrays if key in short or key.split("/", 2)[-1] in short]
-        if not keys:
-            return ""
-        key = keys[0] if self.is_typed else keys[0].removeprefix(_NODE_PREFIX)
-        return f'`graph.array("{key}")` reads the array, `graph.rows("{key}", ids)` some rows'
+            raise missing_attribute("the graph", name, dir(type(self)), instead_of(self, name))
 
     def _role(self, role: str) -> str | None:
         key: str | None = self.manifest.get("roles", {}).get(role)
         return key
 
     def _repr_html_(self) -> str:
-        if holds_triples(self):
-            names = {"entity": "entities", "relation": "relations"}
-            found = {shown: f"names/{kind}.offsets" for kind, shown in names.items()}
-            counts = {
-                shown: self.arrays[key]["shape"][0] - 1
-                for shown, key in found.items()
-                if key in self.arrays
-            }
-            parts = {
-                f"triples, {key.removeprefix('triples/')}": described["shape"][0]
-                for key, described in sorted(self.arrays.items())
-                if key.startswith("triples/") and "." not in key
-            }
-            rows = [(name, f"{count:,}") for name, count in (counts | parts).items()]
-            return html_table(f"Triples in {self.root}", rows)
-        rows = [("nodes", f"{self.num_nodes:,}"), ("edges", f"{self.num_edges:,}")]
-        if self.is_typed:
-            types = self.manifest["edge_types"]
-            rows += [(f"nodes of {name}", f"{count:,}") for name, count in self.node_types.items()]
-            rows += [(f"edges of {name}", f"{types[name]['count']:,}") for name in sorted(types)]
-        rows += [
-            ("features", f"{self.num_features:,}"),
-            ("classes", f"{self.num_classes:,}"),
-            ("splits", ", ".join(self.splits) or "none"),
-            ("arrays", ", ".join(sorted(self.arrays))),
-        ]
-        return html_table(f"Graph in {self.root}", rows)
+        title = "Triples" if holds_triples(self) else "Graph"
+        return html_table(f"{title} in {self.root}", described(self))
 
     def __repr__(self) -> str:
         if holds_triples(self):
@@ -561,20 +516,6 @@ class Graph:
         )
 
 
-def require_one_name(graph: Graph, node_type: str, name: str, *, is_text: bool = False) -> None:
-    """Makes sure that an array of nodes does not hide a text of the same name, or the other way
-    round.
-
-    Errors: `InvalidError` where the other one is there.
-    """
-    of_array, of_text = f"nodes/{node_type}/{name}", f"names/{node_type}.{name}.offsets"
-    what, other, there = ("text", of_array, "an array") if is_text else ("array", of_text, "a text")
-    if other in graph.arrays:
-        raise InvalidError(
-            f"{what} `{name}`: the nodes have {there} of this name\nhint: choose another name"
-        )
-
-
 def require_edges(graph: Graph) -> None:
     """Makes sure that there are edges to sample.
 
@@ -583,17 +524,6 @@ def require_edges(graph: Graph) -> None:
     if holds_triples(graph):
         # The core says what to make of triples.
         graph._core.read_array("edges/edge/offsets")
-
-
-def holds_triples(graph: Graph) -> bool:
-    """Whether it is a knowledge graph, without edges beside its triples."""
-    return TRIPLES in graph.manifest["arrays"] and not graph.manifest["edge_types"]
-
-
-def _edge_type(key: str, described: dict[str, Any]) -> EdgeType:
-    source, target = described["source"], described["target"]
-    relation = key.removeprefix(f"{source}__").removesuffix(f"__{target}")
-    return source, relation, target
 
 
 def open(root: str | os.PathLike[str]) -> Graph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
@@ -182,12 +183,8 @@ class NeighborLoader(MiniBatches[Any]):
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
         graph = opened(data)
-        check_arguments(
-            others,
-            type(self),
-            lambda: self._seed_code(data, graph, input_nodes),
-            of_links=self._of_links,
-        )
+        seeds = partial(self._seed_code, data, graph, input_nodes)
+        check_arguments(others, type(self), seeds, of_links=self._of_links)
         self.transform, self._pin_memory = _callable(transform), _pinnable(pin_memory)
         self._reverse: dict[EdgeType, EdgeType] = {}
         rules = SampleRules.of(

@@ -25,7 +25,7 @@ from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.forecast import forecast
 from outercore.graph import EdgeType, Graph, require_edges
-from outercore.node_numbers import node_names
+from outercore.input_nodes import Seeds
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules
 from outercore.shown import Forecast, Plan, short
@@ -109,7 +109,7 @@ class MiniBatches(ABC, Generic[Batch]):
                 )
             chosen = dict(_feature_choice(graph, features))
         self._num_neighbors = num_neighbors
-        self._input_nodes = _Seeds(seeds, node_type)
+        self._input_nodes = Seeds(seeds, node_type)
         self._input_times = input_times(input_time)
         self._rules = rules or SampleRules()
         chosen |= numbers(graph, num_neighbors, of_nodes=self._rules.method == "hgt")
@@ -418,58 +418,6 @@ def opened(graph: Source) -> Graph:
             f"{type(graph).__name__}{hint}"
         )
     return graph
-
-
-class _Seeds:
-    """The input nodes, to open a loader with more than once."""
-
-    def __init__(self, nodes: Any, node_type: str) -> None:
-        self.node_type = node_type
-        # As they were given: what is made of them would be memory besides the caller's.
-        self.nodes = nodes if nodes is None or isinstance(nodes, str) else np.asarray(nodes)
-
-    @property
-    def is_mask(self) -> bool:
-        """Whether they are given as a mask."""
-        return isinstance(self.nodes, np.ndarray) and self.nodes.dtype == np.bool_
-
-    def ids(self, graph: Graph) -> NDArray[np.int64] | None:
-        """The ids; ``None`` for every node."""
-        if self.nodes is None:
-            return None
-        if isinstance(self.nodes, str):
-            ids = np.ascontiguousarray(graph.split(self.nodes), dtype=np.int64)
-            if not len(ids):
-                raise InvalidError(
-                    f"split `{self.nodes}` is empty: expected at least one node\n"
-                    "hint: give another split, node ids, or None for every node"
-                )
-            return ids
-        if self.nodes.dtype.kind == "U":
-            return self._named(graph, self.nodes.reshape(-1).tolist())
-        return _node_ids(graph.node_types[self.node_type], self.nodes)
-
-    def _named(self, graph: Graph, names: list[str]) -> NDArray[np.int64]:
-        """The ids of the nodes with these names."""
-        known = node_names(graph, self.node_type)
-        if known is None:
-            raise InvalidError(
-                f"input_nodes: found the name `{names[0]}`, but nodes of type `{self.node_type}` "
-                "have no names\nhint: give a split as a text alone, node ids, or a mask"
-            )
-        return known.ids(names)
-
-
-def _node_ids(count: int, ids: NDArray[Any]) -> NDArray[np.int64]:
-    if ids.dtype == np.bool_:
-        if ids.shape != (count,):
-            raise InvalidError(f"mask of shape {ids.shape}, expected ({count},)")
-        return np.flatnonzero(ids).astype(np.int64)
-    if ids.ndim != 1 or not (np.issubdtype(ids.dtype, np.integer) or ids.size == 0):
-        raise InvalidError(
-            f"input nodes of type {ids.dtype} and shape {ids.shape}, expected integers [n]"
-        )
-    return np.ascontiguousarray(ids, dtype=np.int64)
 
 
 def _keys_of(chosen: dict[str, Any]) -> list[str | None]:

@@ -16,7 +16,8 @@ from outercore.config.sizes import parse_size
 from outercore.edge_types import triple_text
 from outercore.errors import InvalidError
 from outercore.far import FarOptions, options_of
-from outercore.graph import Graph, edge_type_key, holds_triples
+from outercore.graph import Graph, edge_type_key
+from outercore.graph_arrays import holds_triples
 from outercore.node_numbers import relation_of
 from outercore.storage import missing_file
 from outercore.threads import checked_threads

@@ -11,7 +11,8 @@ import numpy as np
 from outercore.analytics.config import RunConfig, relation_key
 from outercore.analytics.request import Teleports
 from outercore.config.fields import Configuration
-from outercore.graph import TRIPLES, Graph, holds_triples
+from outercore.graph import Graph
+from outercore.graph_arrays import TRIPLES, holds_triples
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
 

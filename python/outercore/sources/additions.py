@@ -14,7 +14,8 @@ from outercore._native import Addition, Progress
 from outercore.batch_arrays import RESERVED
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
-from outercore.graph import Graph, require_one_name
+from outercore.graph import Graph
+from outercore.graph_arrays import require_one_name
 from outercore.many_graphs import has_graphs
 from outercore.names import Names
 from outercore.outputs import names_of_nodes

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.graph import TRIPLES, Graph
+from outercore.graph import Graph
+from outercore.graph_arrays import TRIPLES
 from outercore.mapped import blocks, forget, mapped
 from outercore.sources.edge_arrays import WEIGHT, EdgeArray
 from outercore.sources.edges import pushed

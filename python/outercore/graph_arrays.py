@@ -1,0 +1,112 @@
+"""What a graph tells of its arrays, and takes for one; no PyTorch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from outercore.errors import InvalidError
+from outercore.split_names import find_split
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from outercore.graph import Graph
+
+
+TRIPLES = "triples/train"
+"""The triples that a knowledge graph is trained on, and algorithms run on."""
+
+
+def widths_of(graph: Graph) -> dict[str, int]:
+    """Columns of the features of each node type, 0 where it has none."""
+    widths = {}
+    for name in graph.node_types:
+        key = graph.features_of(name)
+        widths[name] = 0 if key is None else int([*graph.arrays[key]["shape"], 1][1])
+    return widths
+
+
+def instead_of(graph: Graph, name: str) -> str:
+    """What gives what PyG's `Data` has as the attribute `name`; empty where nothing does."""
+    if name.startswith("_"):  # A copy that is being made has nothing yet to look at.
+        return ""
+    if name in ("edge_index", "adj_t"):
+        return "`graph.pyg()[1].coo()` reads sources, targets and ids of all edges"
+    split = find_split(name.removesuffix("_mask"), graph.splits)
+    if split is not None:
+        return f'`graph.split("{split}")` gives the ids of the nodes'
+    roles = graph.manifest.get("roles", {})
+    short = [name, name.removeprefix("edge_")]
+    short += [roles.get({"x": "features", "y": "labels"}.get(name, ""))]
+    keys = [key for key in graph.arrays if key in short or key.split("/", 2)[-1] in short]
+    if not keys:
+        return ""
+    key = keys[0] if graph.is_typed else keys[0].removeprefix("nodes/node/")
+    return f'`graph.array("{key}")` reads the array, `graph.rows("{key}", ids)` some rows'
+
+
+def described(graph: Graph) -> list[tuple[str, str]]:
+    """What a notebook shows of a graph."""
+    if holds_triples(graph):
+        return _of_triples(graph)
+    rows = [("nodes", f"{graph.num_nodes:,}"), ("edges", f"{graph.num_edges:,}")]
+    if graph.is_typed:
+        types = graph.manifest["edge_types"]
+        rows += [(f"nodes of {name}", f"{count:,}") for name, count in graph.node_types.items()]
+        rows += [(f"edges of {name}", f"{types[name]['count']:,}") for name in sorted(types)]
+    rows += [
+        ("features", f"{graph.num_features:,}"),
+        ("classes", f"{graph.num_classes:,}"),
+        ("splits", ", ".join(graph.splits) or "none"),
+        ("arrays", ", ".join(sorted(graph.arrays))),
+    ]
+    return rows
+
+
+def _of_triples(graph: Graph) -> list[tuple[str, str]]:
+    """What a notebook shows of a knowledge graph."""
+    names = {"entities": "names/entity.offsets", "relations": "names/relation.offsets"}
+    ends = {shown: key for shown, key in names.items() if key in graph.arrays}
+    counts = {shown: graph.arrays[key]["shape"][0] - 1 for shown, key in ends.items()}
+    parts = {
+        f"triples, {key.removeprefix('triples/')}": entry["shape"][0]
+        for key, entry in sorted(graph.arrays.items())
+        if key.startswith("triples/") and "." not in key
+    }
+    return [(shown, f"{count:,}") for shown, count in (counts | parts).items()]
+
+
+def holds_triples(graph: Graph) -> bool:
+    """Whether it is a knowledge graph, without edges beside its triples."""
+    return TRIPLES in graph.manifest["arrays"] and not graph.manifest["edge_types"]
+
+
+def require_one_name(graph: Graph, node_type: str, name: str, *, is_text: bool = False) -> None:
+    """Makes sure that an array of nodes does not hide a text of the same name, or the other way
+    round.
+
+    Errors: `InvalidError` where the other one is there.
+    """
+    of_array, of_text = f"nodes/{node_type}/{name}", f"names/{node_type}.{name}.offsets"
+    what, other, there = ("text", of_array, "an array") if is_text else ("array", of_text, "a text")
+    if other in graph.arrays:
+        raise InvalidError(
+            f"{what} `{name}`: the nodes have {there} of this name\nhint: choose another name"
+        )
+
+
+def numbers_of(key: str, values: ArrayLike, rows: int, of_what: str) -> NDArray[Any]:
+    """The values of the array `key`, which shall have a row for each `of_what`.
+
+    Errors: `InvalidError` for another number of rows, or anything but numbers.
+    """
+    array = np.ascontiguousarray(values)
+    if array.ndim == 0 or len(array) != rows:
+        raise InvalidError(
+            f"array `{key}`: shape {np.shape(values)}, expected {rows:,} rows: {of_what}"
+        )
+    if array.dtype.kind not in "biuf":
+        raise InvalidError(f"array `{key}`: type {array.dtype}, expected numbers")
+    return array
