@@ -42,6 +42,9 @@ def batch_arrays(
     """
     if isinstance(names, str) or not (names is None or isinstance(names, Iterable)):
         raise InvalidError(f"arrays: expected a list of names, found {names!r}")
+    for name in names or ():
+        if not isinstance(name, str):
+            raise InvalidError(f"arrays: expected a list of names, found {name!r} in it")
     if graph.is_typed:
         return _typed_arrays(graph, names, besides)
     known = _known(graph)

@@ -348,7 +348,17 @@ def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[np.int64]]:
             edge_type, links = edge_type_of(graph, given), None
     if links is None:
         return edge_type, all_links(graph, edge_type)
-    index = links.cpu().numpy() if isinstance(links, Tensor) else np.asarray(links)
+    if not graph.is_typed and isinstance(given, tuple) and isinstance(given[0], (tuple, str)):
+        raise InvalidError(
+            f"edge_label_index: found the edge type {given[0]!r}, but the graph has one type\n"
+            "hint: `edge_label_index=edge_label_index[1]` gives the links alone"
+        )
+    try:
+        index = links.cpu().numpy() if isinstance(links, Tensor) else np.asarray(links)
+    except ValueError:  # Rows of different lengths.
+        raise InvalidError(
+            f"edge_label_index: expected whole numbers [2, links], found {links!r:.80}"
+        ) from None
     if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
         raise InvalidError(
             "edge_label_index: expected whole numbers [2, links], found "

@@ -119,7 +119,7 @@ def refuse_arguments(given: Mapping[str, Any], loader: type, instead: Mapping[st
 
 def _unknown(name: str, loader: type) -> InvalidError:
     # What the loaders themselves take, and not what they hand on.
-    kinds = [kind for kind in loader.__mro__ if kind.__name__.endswith("Loader")]
+    kinds = [kind for kind in loader.__mro__ if kind.__name__.endswith(("Loader", "Sampler"))]
     methods = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
     takes = {one for method in methods for one in getattr(method, "__annotations__", {})}
     known = sorted(takes - {"options", "others", "return"})

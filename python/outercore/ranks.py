@@ -9,6 +9,9 @@ import sys
 from outercore.config.fields import whole
 from outercore.errors import InvalidError
 
+_MOST = 2**32 - 1
+"""Processes."""
+
 
 def share_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Rank and number of processes; where neither is given, those of ``torch.distributed``.
@@ -26,10 +29,8 @@ def share_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
             f"rank={rank}, world_size={world_size}: expected both or neither\n"
             "hint: rank=0, world_size=1 takes all seeds"
         )
-    rank, world_size = (
-        whole(name, number, -math.inf)
-        for name, number in (("rank", rank), ("world_size", world_size))
-    )
+    world_size = whole("world_size", world_size, 1, _MOST)
+    rank = whole("rank", rank, -math.inf)
     if not 0 <= rank < world_size:
         raise InvalidError(f"rank {rank} of {world_size} processes, expected 0 to {world_size - 1}")
     return rank, world_size

@@ -13,13 +13,22 @@ from numpy.typing import NDArray
 from outercore.config.common import Backend, Policy, Precision, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
+from outercore.loader_arguments import check_arguments, refuse_arguments
 from outercore.minibatches import (
     InputNodes,
     MiniBatches,
     Source,
     opened,
 )
+from outercore.seed_code import code_of_nodes
 from outercore.shown import ShortRepr
+
+_OF_LOADER = (
+    *("directed", "custom_cls", "transform_sampler_output", "transform", "subgraph_type"),
+    *("disjoint", "method", "weight_attr", "time_attr", "input_time", "temporal_strategy"),
+    *("equal_times", "pin_memory"),
+)
+_INSTEAD = dict.fromkeys(_OF_LOADER, "`oc.NeighborLoader` takes it; its batches are tensors")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,6 +123,8 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
         far: a memory server that holds features and topology too; its address, or
             `far.FarOptions`.
+        others: further arguments of PyTorch's ``DataLoader``, such as ``num_workers``, which have
+            no effect; a warning says so.
 
     Raises:
         InvalidError: an argument of the wrong type or out of range, a seed that is no node,
@@ -161,12 +172,17 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         group: int | None = None,
         constant_share: float | None = None,
         far: Far | None = None,
+        **others: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
+        refuse_arguments(others, type(self), _INSTEAD)
         if id_dtype not in ("int64", "int32"):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
         self._id_dtype = id_dtype
-        graph = opened(graph)
+        data, graph = graph, opened(graph)
+        check_arguments(
+            others, type(self), lambda: code_of_nodes(data, graph, input_nodes), of_links=False
+        )
         if graph.is_typed:
             raise InvalidError(
                 f"data set `{graph.root}`: the sampler of NumPy arrays takes a graph of one type\n"

@@ -15,6 +15,8 @@ from outercore.likeness import suggestion
 if TYPE_CHECKING:
     from outercore.graph import Graph
 
+_LARGEST = 2**32 - 1
+
 FeatureNames = Mapping[str, "str | os.PathLike[str]"]
 """Features by node type: the name of an array, or the path of an `.npy` matrix."""
 
@@ -71,9 +73,16 @@ def _per_hop(given: Sequence[int], argument: str, number: str) -> list[int]:
     if isinstance(given, (str, bytes, Mapping)):
         raise wrong
     try:
-        return [index(one) for one in given]
+        found = [index(one) for one in given]
     except TypeError:
         raise wrong from None
+    for one in found:
+        if not -1 <= one <= _LARGEST:
+            raise InvalidError(
+                f"{argument}: {number} {one} is out of range, expected -1 to {_LARGEST}\n"
+                f"hint: give a {number} per hop, such as [15, 10]; -1 means all"
+            )
+    return found
 
 
 def features_by_type(

@@ -164,7 +164,7 @@ def test_links_are_sampled_by_hgt_too(typed: tuple[oc.Graph, SlowGraph]) -> None
         ({**SAMPLES, "reader": [1, 1]}, {}, "num_samples: node type 'reader' is not in the graph"),
         ({**SAMPLES, "venue": [1]}, {}, r"num_samples: \[1, 2\] hops"),
         (7, {}, "num_samples: expected a list with a number per hop"),
-        ([-2], {}, "fan-out -2 is out of range"),
+        ([-2], {}, "number -2 is out of range"),
         ([3], {"replace": True}, "HGT sampling takes each node at most once"),
         ([3], {"disjoint": True}, "HGT sampling shares neighbours"),
     ],

@@ -145,3 +145,9 @@ def test_pytorch_is_not_imported(graph: oc.Graph) -> None:
 def test_ids_of_another_type_are_refused(graph: oc.Graph) -> None:
     with pytest.raises(oc.InvalidError, match="id_dtype is 'uint8', expected"):
         oc.NeighborSampler(graph, [4], id_dtype="uint8")
+
+
+def test_arguments_of_pytorchs_loader_have_no_effect_and_a_warning(graph: oc.Graph) -> None:
+    with pytest.warns(UserWarning, match="`num_workers`: no effect"):
+        sampler = oc.NeighborSampler(graph, [2], "train", num_workers=2)
+    assert len(sampler) == len(oc.NeighborSampler(graph, [2], "train"))

@@ -225,9 +225,22 @@ def parse_settings(kind: Callable[..., Any], settings: Iterable[str]) -> dict[st
     return options
 
 
+_ELSEWHERE = {
+    "lr": ("learning_rate",),
+    "num_neighbors": ("fanout",),
+    "fan_outs": ("fanout",),
+    **dict.fromkeys(("hidden_channels", "hidden_dim", "hidden_size"), ("hidden", "dim")),
+    **dict.fromkeys(("dimensions", "embedding_dim"), ("dim", "hidden")),
+}
+"""Names that options have in other libraries, with ours."""
+
+
 def _require_known(name: str, known: Mapping[str, Field], what: str) -> None:
     if name in known:
         return
+    meant = next((one for one in _ELSEWHERE.get(name, ()) if one in known), None)
+    if meant is not None:
+        raise InvalidError(f"unknown {what} `{name}`\nhint: it is called `{meant}` here")
     raise InvalidError(f"unknown {what} `{name}`\nhint: {suggestion(name, known)}")
 
 

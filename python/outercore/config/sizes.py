@@ -24,6 +24,8 @@ _UNITS = {
     "g": 1 << 30,
     "t": 1 << 40,
 }
+_LARGEST = 2**63 - 1
+"""Bytes that the core can count."""
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*|%)\s*$")
 
 
@@ -52,7 +54,7 @@ def parse_size(size: str | int, name: str = "memory size") -> int:
     parsed = int(float(match[1]) * scale)
     if parsed <= 0:
         raise InvalidError(f"{name}: expected more than zero bytes, found `{size}`")
-    return parsed
+    return _countable(parsed, size, name)
 
 
 def _bytes(size: object, name: str) -> int:
@@ -64,7 +66,13 @@ def _bytes(size: object, name: str) -> int:
         )
     if size <= 0:
         raise InvalidError(f"{name}: expected a positive number of bytes, found {size}")
-    return int(size)
+    return _countable(int(size), size, name)
+
+
+def _countable(count: int, size: object, name: str) -> int:
+    if count > _LARGEST:
+        raise InvalidError(f"{name}: expected less than 8,388,608 TiB, found `{size}`")
+    return count
 
 
 def format_size(count: float) -> str:

@@ -54,7 +54,7 @@ def export_model(
     `UnsupportedError` for a network that the format does not have; `InternalError` where the core
     computes other logits from it than PyTorch.
     """
-    directory = model_directory(Path(run))
+    directory = model_directory(run)
     if is_own(directory):
         raise UnsupportedError(
             f"model `{directory}`: exported models have built-in layers, not your own network\n"

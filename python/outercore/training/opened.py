@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -72,11 +73,18 @@ def predicting(
         yield work, lambda: _predictor(stack, work, directory, observer)
 
 
-def model_directory(path: Path) -> Path:
-    """`path`, or the model in the run `path`.
+def model_directory(given: str | Path) -> Path:
+    """The path `given`, or the model in the run there.
 
     Errors: `NotFoundError`, `InvalidError`.
     """
+    if not isinstance(given, (str, os.PathLike)):
+        raise InvalidError(
+            f"model: expected the directory of a run, found {type(given).__name__}\n"
+            "hint: give the run that `oc.train` has written, and a network of your own as "
+            "`network=...`"
+        )
+    path = Path(given)
     for directory in (path / "model", path):
         if (directory / "model.json").exists():
             return directory

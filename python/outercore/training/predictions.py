@@ -98,7 +98,7 @@ def predict(
     """
     out, observer = Path(out), observer or Observer()
     check_output(out, TABLES, option="out", overwrite=overwrite)
-    directory = model_directory(Path(model))
+    directory = model_directory(model)
     saved = load_model(directory, network)
     if saved.task.kind == "links" and saved.config.sampling.time is not None:
         raise UnsupportedError(

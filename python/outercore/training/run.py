@@ -280,7 +280,7 @@ def evaluate(
             check_output(Path(file), VALUES, option=option, overwrite=overwrite)
     if predictions is not None and predictions == logits:
         raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
-    directory = model_directory(Path(model))
+    directory = model_directory(model)
     saved = load_model(directory, network)
     sampled = validation == "sampled" or samples_only(saved.config, saved.model)
     if validation == "sampled" and saved.config.of_graphs:
