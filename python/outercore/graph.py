@@ -21,8 +21,11 @@ from outercore.graph_arrays import (
     described,
     holds_triples,
     instead_of,
+    key_called,
     numbers_of,
+    refuse_several_types,
     require_one_name,
+    texts_called,
     widths_of,
 )
 from outercore.likeness import missing_attribute, suggestion
@@ -180,14 +183,7 @@ class Graph:
             NotFoundError: no array has this name.
             InvalidError: the name is no text.
         """
-        if not isinstance(name, str):
-            raise InvalidError(f"array: expected a name such as `x`, found {name!r}")
-        prefixes = ("", _NODE_PREFIX, _SPLIT_PREFIX, _EDGE_PREFIX, "nodes/", "edges/")
-        for candidate in (prefix + name for prefix in prefixes):
-            if candidate in self.arrays:
-                return candidate
-        guess = suggestion(name, sorted(self.arrays), otherwise="it has")
-        raise NotFoundError(f"array `{name}` is not in the data set\nhint: {guess}")
+        return key_called(self, name)
 
     def hotness(self, name: str) -> str:
         """What the core is told of a cache's hotness: one of its own kinds, or an array's key.
@@ -203,20 +199,10 @@ class Graph:
         Raises:
             NotFoundError: no array has this name.
         """
-        if (texts := self._texts(name)) is not None:
+        if (texts := texts_called(self, name)) is not None:
             return np.array(texts.names(), object)
         array: NDArray[Any] = self._core.read_array(self.key(name))
         return array
-
-    def _texts(self, name: str) -> Names | None:
-        """The texts of nodes called ``title``, or ``paper/title`` in a graph of several types."""
-        if not isinstance(name, str):
-            return None
-        if any(prefix + name in self.arrays for prefix in ("", _NODE_PREFIX, "nodes/")):
-            return None
-        kind = ".".join(name.removeprefix("nodes/").rsplit("/", 1))
-        kind = kind if "." in kind and "/" in name else f"{NODE}.{name}"
-        return Names(self.root, self.arrays, kind) if f"names/{kind}.bytes" in self.arrays else None
 
     def split(self, name: str) -> NDArray[np.int64]:
         """The node ids of a split, in the order in which they were imported.
@@ -240,7 +226,7 @@ class Graph:
             NotFoundError: no array has this name.
             InvalidError: an id that is no row of the array; the message names it.
         """
-        if (texts := self._texts(name)) is not None:
+        if (texts := texts_called(self, name)) is not None:
             return np.array(texts.names(chosen_rows(ids, len(texts), name)), object)
         key = self.key(name)
         wanted = chosen_rows(ids, int(self.arrays[key]["shape"][0]), key)
@@ -406,11 +392,7 @@ class Graph:
         Raises:
             NotFoundError: the data set has no names.
         """
-        if self.is_typed:
-            raise NotFoundError(
-                f"data set `{self.root}` has several types of nodes, whose keys are their names\n"
-                f'hint: `graph.keys_of("{min(self.node_types)}").names()`'
-            )
+        refuse_several_types(self)
         return Names(self.root, self.arrays, "entity")
 
     @cached_property
@@ -426,11 +408,6 @@ class Graph:
         """The keys by which the nodes of a type were imported, in a graph of several types.
 
         ``None`` where they have none, or are the numbers of the nodes.
-
-        Example:
-            >>> import outercore as oc
-            >>> oc.open(tiny_dataset).keys_of("node") is None
-            True
         """
         kind = f"{node_type}.{KEY}"
         if not self.is_typed or f"names/{kind}.order" not in self.arrays:
@@ -514,16 +491,6 @@ class Graph:
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, classes={self.num_classes}, splits={self.splits})"
         )
-
-
-def require_edges(graph: Graph) -> None:
-    """Makes sure that there are edges to sample.
-
-    Errors: `InvalidError` for a knowledge graph, with the command that makes a graph of it.
-    """
-    if holds_triples(graph):
-        # The core says what to make of triples.
-        graph._core.read_array("edges/edge/offsets")
 
 
 def open(root: str | os.PathLike[str]) -> Graph:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outercore.errors import InvalidError
+from outercore import _core
+from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import suggestion
+from outercore.names import Names
 from outercore.split_names import find_split
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from outercore.graph import Graph
 
 
+_OF_NODES = "nodes/node/"
 TRIPLES = "triples/train"
 """The triples that a knowledge graph is trained on, and algorithms run on."""
 
@@ -76,6 +80,48 @@ def _of_triples(graph: Graph) -> list[tuple[str, str]]:
         if key.startswith("triples/") and "." not in key
     }
     return [(shown, f"{count:,}") for shown, count in (counts | parts).items()]
+
+
+def key_called(graph: Graph, name: str) -> str:
+    """As `Graph.key`."""
+    if not isinstance(name, str):
+        raise InvalidError(f"array: expected a name such as `x`, found {name!r}")
+    prefixes = ("", _OF_NODES, "splits/", "edges/edge/", "nodes/", "edges/")
+    for candidate in (prefix + name for prefix in prefixes):
+        if candidate in graph.arrays:
+            return candidate
+    guess = suggestion(name, sorted(graph.arrays), otherwise="it has")
+    raise NotFoundError(f"array `{name}` is not in the data set\nhint: {guess}")
+
+
+def texts_called(graph: Graph, name: str) -> Names | None:
+    """The texts of nodes called ``title``, or ``paper/title`` in a graph of several types."""
+    if not isinstance(name, str):
+        return None
+    if any(prefix + name in graph.arrays for prefix in ("", _OF_NODES, "nodes/")):
+        return None
+    kind = ".".join(name.removeprefix("nodes/").rsplit("/", 1))
+    kind = kind if "." in kind and "/" in name else f"node.{name}"
+    return Names(graph.root, graph.arrays, kind) if f"names/{kind}.bytes" in graph.arrays else None
+
+
+def refuse_several_types(graph: Graph) -> None:
+    """Errors: `NotFoundError` where nodes have keys of their types instead of names."""
+    if graph.is_typed:
+        raise NotFoundError(
+            f"data set `{graph.root}` has several types of nodes, whose keys are their names\n"
+            f'hint: `graph.keys_of("{min(graph.node_types)}").names()`'
+        )
+
+
+def require_edges(graph: Graph) -> None:
+    """Makes sure that there are edges to sample.
+
+    Errors: `InvalidError` for a knowledge graph, with the command that makes a graph of it.
+    """
+    if holds_triples(graph):
+        # The core says what to make of triples.
+        _core.DataSet(str(graph.root)).read_array("edges/edge/offsets")
 
 
 def holds_triples(graph: Graph) -> bool:

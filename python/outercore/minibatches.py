@@ -24,7 +24,8 @@ from outercore.config.sizes import format_size, parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.forecast import forecast
-from outercore.graph import EdgeType, Graph, require_edges
+from outercore.graph import EdgeType, Graph
+from outercore.graph_arrays import require_edges
 from outercore.input_nodes import Seeds
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules

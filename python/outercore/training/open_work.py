@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from outercore.errors import InvalidError
-from outercore.graph import require_edges
+from outercore.graph_arrays import require_edges
 from outercore.training.config import TrainConfig
 from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork

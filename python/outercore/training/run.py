@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from outercore.analytics.request import Source, root_of
 from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.far import FarOptions
-from outercore.graph import require_edges
+from outercore.graph_arrays import require_edges
 from outercore.many_graphs import Labelled, ManyGraphs
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.ranks import require_one_process
