@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
     from outercore.sources.frames import from_dgl, from_networkx, from_pandas, from_scipy
+    from outercore.sources.graph import ImportOptions
     from outercore.sources.pyg import from_pyg
     from outercore.sources.triples import TripleOptions, import_triples
     from outercore.training import evaluate, predict, train
@@ -71,6 +72,7 @@ __all__ = [
     "Embedding",
     "Graph",
     "HGTLoader",
+    "ImportOptions",
     "InternalError",
     "InterruptError",
     "InvalidError",
@@ -130,6 +132,7 @@ _LAZY = {
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
     "HGTLoader": "outercore.hgt_loader",
+    "ImportOptions": "outercore.sources.graph",
     "LinkNeighborLoader": "outercore.link_loader",
     "NeighborLoader": "outercore.loader",
     "NeighborSampler": "outercore.sampler",

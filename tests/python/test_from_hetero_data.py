@@ -173,5 +173,5 @@ def test_after_an_error_data_of_one_type_is_not_taken_for_the_first_one(tmp_path
 
 
 def test_options_of_one_type_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidError, match="--undirected: does not go with several types"):
+    with pytest.raises(InvalidError, match=r"^undirected: does not go with several types"):
         oc.from_pyg(graph_of_papers(), tmp_path / "graph", options=ImportOptions(undirected=True))

@@ -16,7 +16,6 @@ import torch
 import outercore as oc
 from outercore import _native
 from outercore.errors import InvalidError, NotFoundError
-from outercore.sources.graph import ImportOptions
 from test_import_cases import edges_by_id
 from typed_files import edges_by_type
 
@@ -230,7 +229,7 @@ def test_nodes_without_edges_are_a_graph(tmp_path: Path) -> None:
 
 def test_options_of_an_import_hold(tmp_path: Path) -> None:
     edges = pd.DataFrame({"a": [0, 1], "b": [1, 0]})
-    graph = oc.from_pandas(edges, tmp_path / "g", options=ImportOptions(undirected=True))
+    graph = oc.from_pandas(edges, tmp_path / "g", options=oc.ImportOptions(undirected=True))
     assert graph.num_edges == 4
 
 
@@ -254,3 +253,83 @@ def test_a_name_that_is_no_text_is_told(tmp_path: Path) -> None:
     graph = oc.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), tmp_path / "g")
     with pytest.raises(InvalidError):
         graph.array(5)  # type: ignore[arg-type]
+
+
+PAIRS = pd.DataFrame({"source": ["ann", "bob"], "target": ["bob", "cy"]})
+
+
+def test_hints_about_options_work_in_python(tmp_path: Path) -> None:
+    place = tmp_path / "g"
+    oc.from_pandas(PAIRS, place)
+    with pytest.raises(InvalidError, match=r"pass `options=oc\.ImportOptions\(overwrite=True\)`"):
+        oc.from_pandas(PAIRS, place)
+    with pytest.raises(InvalidError, match=r"`options=oc\.ImportOptions\(undirected=True\)`"):
+        oc.from_pandas(PAIRS, place, undirected=True)  # type: ignore[call-arg]
+    with pytest.raises(InvalidError, match="did you mean `features`"):
+        oc.from_pandas(PAIRS, place, feature=["x"])  # type: ignore[call-arg]
+    with pytest.raises(InvalidError, match=r"expected `oc\.ImportOptions`, found dict"):
+        oc.from_pandas(PAIRS, place, options={"overwrite": True})  # type: ignore[arg-type]
+    graph = oc.from_pandas(PAIRS, place, options=oc.ImportOptions(overwrite=True, undirected=True))
+    assert graph.num_edges == 4
+
+
+def test_gaps_are_refused_or_kept_as_the_hint_says(tmp_path: Path) -> None:
+    for place, ages in enumerate(([30, 40], [30, 40, None])):
+        nodes = pd.DataFrame({"id": ["ann", "bob", "cy"][: len(ages)], "age": ages})
+        with pytest.raises(InvalidError, match=r"ImportOptions\(allow_nan=True\)") as refused:
+            oc.from_pandas(PAIRS, tmp_path / str(place), nodes=nodes, features="age")
+        assert "--fill" not in str(refused.value)
+        keep = oc.ImportOptions(allow_nan=True)
+        graph = oc.from_pandas(
+            PAIRS, tmp_path / str(place), nodes=nodes, features="age", options=keep
+        )
+        assert np.isnan(by_name(graph, "x")["cy"])
+    one = nx.Graph(PAIRS.to_numpy().tolist())
+    one.nodes["bob"]["height"] = 1.5
+    with pytest.raises(InvalidError, match=r"ImportOptions\(allow_nan=True\)"):
+        oc.from_networkx(one, tmp_path / "nx", features=["height"])
+
+
+def test_words_as_labels_are_classes(tmp_path: Path) -> None:
+    club = nx.karate_club_graph()
+    del club.nodes[5]["club"]
+    graph = oc.from_networkx(club, tmp_path / "g", labels="club")
+    classes = {"Mr. Hi": 0, "Officer": 1}
+    expected = [classes.get(club.nodes[node].get("club"), -1) for node in range(34)]
+    assert graph.array("y").tolist() == expected
+    assert {"names/class.bytes", "names/class.offsets"} <= {*graph.arrays}
+    teams = pd.DataFrame({"id": ["cy", "ann"], "team": ["red", "blue"]})
+    graph = oc.from_pandas(PAIRS, tmp_path / "teams", nodes=teams, labels="team")
+    assert by_name(graph, "y") == {"ann": 0, "bob": -1, "cy": 1}
+
+
+def test_what_is_not_taken_is_told_with_its_reason(tmp_path: Path) -> None:
+    edges = PAIRS.assign(note=["x", "y"], thing=[object(), object()])
+    with pytest.warns(UserWarning, match="not taken") as told:
+        oc.from_pandas(edges, tmp_path / "g")
+    said = str(told[0].message)
+    assert "`note` (texts of edges are not kept), `thing` (neither numbers nor texts)" in said
+    assert told[0].filename == __file__
+
+
+def test_ids_in_a_column_of_another_name_are_told(tmp_path: Path) -> None:
+    nodes = pd.DataFrame({"age": [1, 2, 3], "name": ["ann", "bob", "cy"]})
+    with pytest.raises(InvalidError, match=r"no column `id`.*`nodes=nodes.set_index\('name'\)`"):
+        oc.from_pandas(PAIRS, tmp_path / "g", nodes=nodes)
+    graph = oc.from_pandas(PAIRS, tmp_path / "g", nodes=nodes.set_index("name"), features="age")
+    assert by_name(graph, "x") == {"ann": [1.0], "bob": [2.0], "cy": [3.0]}
+
+
+def test_objects_of_another_kind_are_told(tmp_path: Path) -> None:
+    cases: list[tuple[Any, Any, str]] = [
+        (oc.from_pandas, {"a": [0]}, "edges: expected a frame of pandas, found dict"),
+        (oc.from_networkx, [(0, 1)], "expected a graph of NetworkX, found list"),
+        (oc.from_scipy, np.eye(2), "expected a sparse matrix of SciPy, found ndarray"),
+        (oc.from_dgl, 3, "expected a graph of DGL, found int"),
+        (oc.from_pyg, 3, "expected `edge_index`, found none"),
+    ]
+    for function, given, said in cases:
+        with pytest.raises(InvalidError, match=said):
+            function(given, tmp_path / "g")
+    with pytest.raises(InvalidError, match="nodes: expected a frame of pandas, found list"):
+        oc.from_pandas(PAIRS, tmp_path / "g", nodes=[1])

@@ -17,9 +17,11 @@ from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.graph import ImportOptions
 from outercore.sources.memory_graph import TOPOLOGY, MemoryGraph, write
 from outercore.sources.pyg_attributes import MASKS
+from outercore.sources.python_calls import called_from_python, require_kind
 from outercore.sources.typed.pyg import import_hetero
 
 
+@called_from_python
 def from_pandas(
     edges: Any,
     out: str | Path,
@@ -45,10 +47,11 @@ def from_pandas(
         ends: the columns of sources and targets. By default those called so, such as ``source`` and
             ``target``, else the first two.
         features: columns of ``nodes`` that become the features.
-        labels: the column of ``nodes`` that becomes the labels.
+        labels: the column of ``nodes`` that becomes the labels. Texts become classes, numbered in
+            the order of their names.
         splits: by name, ids of nodes, a mask with a row for each row of ``nodes``, or the name of a
             column of true and false.
-        options: as of an import.
+        options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.
 
     Raises:
         InvalidError: a column does not fit; the message names it.
@@ -61,12 +64,16 @@ def from_pandas(
         >>> graph.entity_names()
         ['ann', 'bob', 'carol']
     """
+    _require_frame("edges", edges)
     source, target = _ends(edges, ends)
-    node_ids, columns = None, {}
+    node_ids, columns, ids_hint = None, {}, ""
     if nodes is not None:
+        _require_frame("nodes", nodes)
         key = next((name for name in nodes.columns if _is_id(name)), None)
         node_ids = (nodes.index if key is None else nodes[key]).to_numpy()
         columns = {str(name): nodes[name].to_numpy() for name in nodes.columns if name != key}
+        if key is None:
+            ids_hint = _rename_hint(nodes)
     graph = MemoryGraph(
         "from_pandas",
         edges[source].to_numpy(),
@@ -78,6 +85,7 @@ def from_pandas(
         },
         node_ids,
         columns,
+        ids_hint=ids_hint,
         features=features,
         labels=labels,
         splits=splits or {},
@@ -85,6 +93,7 @@ def from_pandas(
     return write(graph, out, options)
 
 
+@called_from_python
 def from_networkx(
     graph: Any,
     out: str | Path,
@@ -108,6 +117,14 @@ def from_networkx(
         >>> graph.num_nodes, graph.num_edge_rows
         (34, 78)
     """
+    require_kind(
+        "from_networkx",
+        "graph",
+        graph,
+        "is_directed",
+        "a graph of NetworkX",
+        "pairs become one by `networkx.Graph(pairs)`",
+    )
     ids, of_nodes = [*graph.nodes], [attributes for _, attributes in graph.nodes(data=True)]
     edges = [*graph.edges(data=True)]
     found = MemoryGraph(
@@ -118,6 +135,7 @@ def from_networkx(
         _objects(ids),
         _attributes(of_nodes, {}),
         undirected=not graph.is_directed(),
+        column="attribute",
         features=features,
         labels=labels,
         splits=splits or {},
@@ -125,6 +143,7 @@ def from_networkx(
     return write(found, out, options)
 
 
+@called_from_python
 def from_scipy(
     matrix: Any,
     out: str | Path,
@@ -144,7 +163,7 @@ def from_scipy(
         features: an array with a row for each node.
         labels: an array with a label for each node.
         splits: by name, ids of nodes or masks.
-        options: as of an import.
+        options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.
 
     Raises:
         InvalidError: a matrix that is not square, or an array with another number of rows.
@@ -155,6 +174,14 @@ def from_scipy(
         >>> oc.from_scipy(ring, tempfile.mkdtemp() + "/ring").array("weight").tolist()
         [2.0, 3.0]
     """
+    require_kind(
+        "from_scipy",
+        "matrix",
+        matrix,
+        "tocoo",
+        "a sparse matrix of SciPy",
+        "a dense one becomes sparse by `scipy.sparse.csr_array(matrix)`",
+    )
     found = matrix.tocoo()
     rows, columns = (int(extent) for extent in found.shape)
     if rows != columns:
@@ -177,6 +204,7 @@ def from_scipy(
     return write(graph, out, options)
 
 
+@called_from_python
 def from_dgl(
     graph: Any,
     out: str | Path,
@@ -198,11 +226,12 @@ def from_dgl(
         labels: the node data that become the labels, where they are there.
         splits: by name, ids of nodes or masks; by default the masks ``train_mask``, ``val_mask``
             and ``test_mask``.
-        options: as of an import.
+        options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.
 
     Raises:
         InvalidError: data that do not fit.
     """
+    require_kind("from_dgl", "graph", graph, "is_homogeneous", "a graph of DGL")
     if not graph.is_homogeneous:
         return _from_typed_dgl(graph, out, {features: "x", labels: "y"}, splits, options)
     source, target = (ends.cpu().numpy() for ends in graph.edges(order="eid"))
@@ -284,8 +313,25 @@ def _from_typed_dgl(
         listed = ", ".join(f"`{name}`" for name in not_taken)
         notes.append(f"from_dgl: not taken: {listed}: a batch has something else under the name")
     for note in notes:
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(note, stacklevel=4)
     return Graph(out)
+
+
+def _require_frame(what: str, value: Any) -> None:
+    """Errors: `InvalidError` for anything but a frame."""
+    hint = f"`{what}=pandas.DataFrame({what})`" if what == "nodes" else "`pandas.DataFrame(edges)`"
+    require_kind("from_pandas", what, value, "columns", "a frame of pandas", hint)
+
+
+def _rename_hint(nodes: Any) -> str:
+    """How the first column of texts of a frame without ids becomes its ids."""
+    first = next((name for name in nodes.columns if nodes[name].dtype.kind == "O"), None)
+    way = (
+        "`nodes=nodes.set_index(COLUMN)`"
+        if first is None
+        else f"`nodes=nodes.set_index({first!r})`"
+    )
+    return f"`nodes` has no column `id`, so its index has the ids; by a column: {way}"
 
 
 def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:

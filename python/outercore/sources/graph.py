@@ -121,6 +121,7 @@ class ImportOptions:
     in_place: Annotated[bool, Option("Register a `.npy` of features without copying it.")] = False
     overwrite: Annotated[bool, Option("Replace a data set that is there already.")] = False
     allow_nan: bool = False
+    """Whether missing values stay missing, as NaN; otherwise they are refused."""
     command: str = ""
 
     def __post_init__(self) -> None:

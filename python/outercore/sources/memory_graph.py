@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import Graph
+from outercore.sources.classes import class_arrays
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import digest_of, from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
@@ -53,6 +54,10 @@ class MemoryGraph:
     """Columns of `nodes`."""
     splits: Mapping[str, Any] = field(default_factory=dict)
     """Ids, masks with a row for each row of `nodes`, or the names of such columns."""
+    column: str = "column"
+    """What messages call a column."""
+    ids_hint: str = ""
+    """What to do where the ids of nodes are not of the kind that edges have."""
 
 
 def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) -> Graph:
@@ -60,19 +65,22 @@ def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) ->
 
     Errors: `InvalidError` names the column or the ids that do not fit.
     """
-    source, notes = _Opening(graph).source()
+    if isinstance(graph.features, str):
+        graph = replace(graph, features=[graph.features])
+    keeps_gaps = options is not None and options.allow_nan
+    source, notes = _Opening(graph, keeps_gaps=keeps_gaps).source()
     import_graph(source, out, options)
     for note in notes:
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(note, stacklevel=4)
     return Graph(out)
 
 
 class _Opening:
     """A graph with its nodes numbered."""
 
-    def __init__(self, graph: MemoryGraph) -> None:
-        self._graph = graph
-        self._not_taken: list[str] = []
+    def __init__(self, graph: MemoryGraph, *, keeps_gaps: bool) -> None:
+        self._graph, self._keeps_gaps = graph, keeps_gaps
+        self._not_taken: dict[str, str] = {}
         columns = {"source ids": graph.source, "target ids": graph.target}
         if graph.node_ids is not None:
             columns["node ids"] = graph.node_ids
@@ -82,7 +90,7 @@ class _Opening:
                 f"{graph.name}: {len(ids['source ids'])} sources, {len(ids['target ids'])} targets"
             )
         self._names: pa.Array | None = None
-        numbers, self._count = self._numbered(list(ids.values()))
+        numbers, self._count = self._numbered(ids)
         self._edge_index = np.stack(numbers[:2])
         self._rows = numbers[2] if len(numbers) > 2 else None
         if self._rows is not None and len(np.unique(self._rows)) != len(self._rows):
@@ -101,14 +109,12 @@ class _Opening:
         )
         if not self._not_taken:
             return found, []
-        listed = ", ".join(f"`{name}`" for name in self._not_taken)
-        return found, [
-            f"{graph.name}: not taken: {listed} (no numbers and no texts, or a name that batches "
-            "use themselves)"
-        ]
+        listed = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
+        return found, [f"{graph.name}: not taken: {listed}"]
 
-    def _numbered(self, ids: list[pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
+    def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
         """Ids from 0 for every node, and how many nodes there are."""
+        ids = list(named.values())
         kinds = {pa.types.is_integer(one.type) for one in ids if len(one)}
         are_numbers = kinds <= {True}
         if self._graph.num_nodes is not None and not are_numbers:
@@ -127,7 +133,7 @@ class _Opening:
                     f"{self._graph.name}: node id {wrong}, expected 0 to {count - 1}"
                 )
         elif len(kinds) > 1:
-            raise InvalidError(f"{self._graph.name}: some ids are numbers and some are texts")
+            raise self._mixed(named)
         every = pa.chunked_array([one.cast(pa.large_string()) for one in ids])
         encoded = every.combine_chunks().dictionary_encode()
         names = encoded.dictionary
@@ -140,6 +146,18 @@ class _Opening:
         ends = np.cumsum([len(one) for one in ids])[:-1]
         ranked = rank[encoded.indices.to_numpy(zero_copy_only=False)]
         return np.split(ranked, ends), len(names)
+
+    def _mixed(self, ids: dict[str, pa.Array]) -> InvalidError:
+        """The error where some ids are numbers and some are texts."""
+        kinds = [
+            f"{what} are {'numbers' if pa.types.is_integer(one.type) else 'texts'}"
+            for what, one in ids.items()
+            if len(one)
+        ]
+        hint = f"\nhint: {self._graph.ids_hint}" if self._graph.ids_hint else ""
+        return InvalidError(
+            f"{self._graph.name}: some ids are numbers and some are texts: {', '.join(kinds)}{hint}"
+        )
 
     def _stored_names(self) -> list[NodeArray]:
         if self._names is None:
@@ -159,7 +177,9 @@ class _Opening:
         for name in [*graph.features, *([graph.labels] if graph.labels else [])]:
             if name not in graph.nodes:
                 known = ", ".join(f"`{one}`" for one in graph.nodes) or "none"
-                raise NotFoundError(f"{graph.name}: no column `{name}` of nodes; there are {known}")
+                raise NotFoundError(
+                    f"{graph.name}: no {graph.column} `{name}` of nodes; there are {known}"
+                )
         if graph.features:
             parts = [self._numbers(name) for name in graph.features]
             rows = np.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
@@ -167,17 +187,18 @@ class _Opening:
                 rows = exactly(rows, np.dtype(np.float32), f"{graph.name}: features")
             found.append(NodeArray("features", "x", from_array("features", rows)))
         if graph.labels:
-            labels = self._numbers(graph.labels, absent=-1)
-            found.append(NodeArray("labels", "y", from_array("labels", labels)))
+            found += self._labels(graph.labels)
         used = {*graph.features, graph.labels}
         used |= {value for value in graph.splits.values() if isinstance(value, str)}
         for name, column in graph.nodes.items():
             if name in used:
                 continue
-            where = f"{graph.name}: column `{name}` of nodes"
+            where = self._of_nodes(name)
             values = _values(where, column)
-            if values is None or name in RESERVED:
-                self._not_taken.append(name)
+            if values is None:
+                self._not_taken[name] = "neither numbers nor texts"
+            elif name in RESERVED:
+                self._not_taken[name] = "batches have something else under the name"
             elif values.dtype.kind == "O":
                 found += self._texts(name, self._in_order(where, values))
             else:
@@ -185,27 +206,45 @@ class _Opening:
                 found.append(NodeArray("array", name, ordered))
         return found
 
-    def _numbers(self, name: str, absent: Any = None) -> NDArray[Any]:
-        where = f"{self._graph.name}: column `{name}` of nodes"
+    def _of_nodes(self, name: str) -> str:
+        return f"{self._graph.name}: {self._graph.column} `{name}` of nodes"
+
+    def _labels(self, name: str) -> list[NodeArray]:
+        """Labels; texts become classes."""
+        where = self._of_nodes(name)
+        values = _values(where, self._graph.nodes[name])
+        if values is None:
+            raise InvalidError(f"{where}: expected numbers or texts")
+        ordered = self._in_order(where, values, absent=-1)
+        if values.dtype.kind != "O":
+            return [NodeArray("labels", "y", from_array("labels", ordered))]
+        texts = pa.array(ordered, pa.large_string())
+        return class_arrays("labels", where, lambda: iter([texts]), len(texts))
+
+    def _numbers(self, name: str) -> NDArray[Any]:
+        where = self._of_nodes(name)
         values = _values(where, self._graph.nodes[name])
         if values is None or values.dtype.kind == "O":
+            found = "other values" if values is None else "texts"
+            hint = "leave it out of `features`, and its texts are kept" if found == "texts" else ""
             raise InvalidError(
-                f"{where}: expected numbers\nhint: names become numbers by "
-                "`codes, names = pandas.factorize(column)`"
+                f"{where}: expected numbers, found {found}" + (f"\nhint: {hint}" if hint else "")
             )
-        return self._in_order(where, values, absent)
+        return self._in_order(where, values)
 
     def _in_order(self, where: str, values: NDArray[Any], absent: Any = None) -> NDArray[Any]:
         """Rows in the order of the nodes."""
         rows = np.arange(self._count) if self._rows is None else self._rows
         if len(values) != len(rows):
             raise InvalidError(f"{where}: {len(values)} rows, expected {len(rows)}")
+        if len(rows) < self._count and absent is None and values.dtype.kind in "biu":
+            if not self._keeps_gaps:
+                raise InvalidError(
+                    f"{where}: {self._count - len(rows)} nodes have no row\nhint: give every node "
+                    "a row; or `options=oc.ImportOptions(allow_nan=True)`, and they have NaN"
+                )
+            values = values.astype(np.float64)
         absent = _ABSENT.get(values.dtype.kind, absent)
-        if len(rows) < self._count and absent is None:
-            raise InvalidError(
-                f"{where}: {self._count - len(rows)} nodes have no row\n"
-                "hint: give every node a row, or make the column one of fractions"
-            )
         if len(rows) < self._count and absent == -1 and values.dtype.kind in "bu":
             # Nothing below 0 has a place in these types.
             values = values.astype(np.int64)
@@ -231,7 +270,7 @@ class _Opening:
         where = f"{self._graph.name}: split `{name}`"
         if isinstance(value, str):
             if value not in self._graph.nodes:
-                raise NotFoundError(f"{where}: no column `{value}` of nodes")
+                raise NotFoundError(f"{where}: no {self._graph.column} `{value}` of nodes")
             value = np.asarray(self._graph.nodes[value])
             if value.dtype.kind != "b":
                 raise InvalidError(f"{where}: expected a column of true and false")
@@ -253,10 +292,16 @@ class _Opening:
     def _edge_arrays(self) -> list[EdgeArray]:
         found = []
         for name, column in self._graph.edges.items():
-            where = f"{self._graph.name}: column `{name}` of edges"
+            where = f"{self._graph.name}: {self._graph.column} `{name}` of edges"
             values = _values(where, column)
-            if values is None or values.dtype.kind == "O" or name in TOPOLOGY:
-                self._not_taken.append(name)
+            if values is None:
+                self._not_taken[name] = "neither numbers nor texts"
+                continue
+            if values.dtype.kind == "O":
+                self._not_taken[name] = "texts of edges are not kept"
+                continue
+            if name in TOPOLOGY:
+                self._not_taken[name] = "a data set has something else under the name"
                 continue
             if len(values) != self._edge_index.shape[1]:
                 raise InvalidError(

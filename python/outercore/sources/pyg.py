@@ -21,11 +21,13 @@ from outercore.sources.pyg_attributes import (
     rows_of,
     splits_of,
 )
+from outercore.sources.python_calls import called_from_python
 from outercore.sources.rows import from_array
 from outercore.sources.typed.pyg import import_hetero
 from outercore.split_names import normal_split
 
 
+@called_from_python
 def from_pyg(
     data: Any,
     out: str | Path,
@@ -40,7 +42,7 @@ def from_pyg(
     Taken are `edge_index`, `x`, `y`, `edge_attr`, `edge_weight`, `edge_time`, the masks
     `train_mask`, `val_mask` and `test_mask` (their column `mask_column` where they have several),
     and the node attributes named in `arrays`; `splits` maps names to ids or masks and wins over
-    the masks. A warning names the attributes that are not taken.
+    the masks. A warning names the attributes that are not taken. `options` are `ImportOptions`.
 
     Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` are those of one
     node type.
@@ -56,7 +58,7 @@ def from_pyg(
         notes = source.notes
         import_graph(source, out, options)
     for note in notes:
-        warnings.warn(note, stacklevel=2)
+        warnings.warn(note, stacklevel=3)
     return outercore.open(out)
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.sources.classes import class_arrays
 from outercore.sources.columns import NodeColumns
 from outercore.sources.graph import NodeArray
 from outercore.sources.inputs import without_label
 from outercore.sources.rows import Reading, RowSource, open_rows, table_rows
 from outercore.sources.table import ParquetTable, Table, require_column
-from outercore.sources.triples import names_of
 from outercore.sources.typed.tables import NodeTable
 
 SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
@@ -87,53 +87,21 @@ def _require_type(
 
 def _classes(node_type: str, table: Table, column: str) -> list[NodeArray]:
     """A column of text as classes, and their names."""
-    names = sorted({name for texts in _texts(table, column) for name in _distinct(texts)})
-    if not names:
-        raise InvalidError(f"`{table.path}`: column `{column}` has no label in any row")
-    known = pa.array(names, pa.large_string())
-
-    def chunks() -> Iterator[NDArray[np.int64]]:
-        for texts in _texts(table, column):
-            places = pc.fill_null(pc.index_in(texts, known), -1)
-            yield places.to_numpy(zero_copy_only=False).astype(np.int64)
-
-    rows = RowSource(
-        f"{table.path}:{column}",
-        np.dtype(np.int64),
-        None,
-        table.rows,
-        chunks,
-        notes=[f"{table.path}: {len(names):,} classes by the names in column `{column}`"],
-    )
-    offsets, data = names_of(known)
-    kept: dict[str, NDArray] = {"offsets": offsets.astype(np.uint64), "bytes": data}
-    return [
-        NodeArray("labels", "y", rows, node_type),
-        *(
-            NodeArray("names", f"class.{part}", _in_memory(f"class.{part}", values))
-            for part, values in kept.items()
-        ),
-    ]
+    where = f"`{table.path}`: column `{column}`"
+    texts = partial(_texts, table, column)
+    return class_arrays(f"{table.path}:{column}", where, texts, table.rows, node_type)
 
 
 def _texts(table: Table, column: str) -> Iterator[pa.Array]:
-    """A column of text with nulls where a node has no label."""
+    """A column of text, with a null or an empty text where a node has no label."""
     if isinstance(table, ParquetTable):
         for (values,) in table.batches([column]):
             if pa.types.is_dictionary(values.type):
                 values = values.dictionary_decode()
-            yield _without_empty(values.cast(pa.large_string()))
+            yield values.cast(pa.large_string())
         return
     for (values,) in table.texts([column]):
-        yield _without_empty(values)
-
-
-def _without_empty(values: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.large_string()), values)
-
-
-def _distinct(texts: pa.Array) -> list[str]:
-    return [name for name in pc.unique(texts).to_pylist() if name is not None]
+        yield values
 
 
 def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
