@@ -312,6 +312,26 @@ def test_a_budget_that_is_too_small_names_the_command_that_fits(
         assert code == 0, err
 
 
+@pytest.mark.parametrize("header", ["", "head\trelation\ttail\n"])
+def test_three_columns_of_words_name_the_command_for_triples(header: str, outcome: Any) -> None:
+    Path("facts.tsv").write_text(header + "ann\tknows\tbob\nbob\tlikes\tcy\n")
+    code, _, err = outcome("import", "facts.tsv", "--out", "facts")
+    assert code == 1
+    command = re.search(r"`outercore ([^`]*)`", err)
+    assert command, err
+    assert command[1] == "import facts.tsv --out facts --triples"
+    code, _, err = outcome(*command[1].split())
+    assert code == 0, err
+    assert "ids from" not in err
+    assert Path("facts").is_dir()
+
+
+def test_a_third_column_of_numbers_names_the_command_for_names(outcome: Any) -> None:
+    Path("known.tsv").write_text("ann\tbob\t3\nbob\tcy\t4\n")
+    _, _, err = outcome("import", "known.tsv", "--out", "known")
+    assert "`outercore import known.tsv --out known --ids dictionary`" in err
+
+
 def test_no_command_is_named_that_would_be_refused() -> None:
     error = BudgetError("too small\nhint: raise --memory, or lower it", 1)
     assert with_command(error, ["train", "--resume", "runs/x"], set) == str(error)

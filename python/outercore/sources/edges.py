@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore._native import Importer
@@ -137,20 +138,55 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
     table = TextTable(file)
     for name in spec.columns:
         require_column(table, name)
-    ends = edge_columns(spec, table)
+    try:
+        ends = edge_columns(spec, table)
+    except InvalidError as error:
+        raise _or_triples(error, spec, file) from None
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
     first = file.first_id if file.format == "delimited" else None
+
+    def feed(importer: Importer, _nodes: int | None) -> None:
+        try:
+            importer.edges_text(spec.path, layout)
+        except InvalidError as error:
+            raise _or_triples(error, spec, file) from None
+
     return EdgeSource(
         str(spec),
-        lambda importer, _nodes: importer.edges_text(spec.path, layout),
+        feed,
         tuple(ends.others),
         table_values(table, ends),
         own if own in ends.others else None,
         [f"{spec.path}: {file.described()}"],
         first_id=first,
         files=files,
+    )
+
+
+def _or_triples(error: InvalidError, spec: FileSpec, file: TextFile) -> InvalidError:
+    """The error, whose hint says how three columns of words become a knowledge graph as well."""
+    said, _, hint = str(error).partition("\nhint: ")
+    if not hint or spec.columns or not _may_be_triples(file):
+        return error
+    # The command that follows a hint is that of its first option in backticks.
+    hint = hint.replace("`--ids dictionary`", "--ids dictionary")
+    return InvalidError(
+        f"{said}\nhint: {hint}; three columns of head, relation and tail: `--triples`"
+    )
+
+
+def _may_be_triples(file: TextFile) -> bool:
+    """Whether a text has three columns of words.
+
+    Cost: reads its first batch.
+    """
+    if file.width != 3:
+        return False
+    batch = next(file.texts([0, 1, 2]), [])
+    return bool(batch) and not any(
+        pc.any(pc.match_substring_regex(column, r"^[-+.\d]*$")).as_py() for column in batch
     )
 
 

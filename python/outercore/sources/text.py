@@ -110,6 +110,8 @@ class TextFile:
 
     path: Path
     dialect: dict[str, Any] = field(repr=False)
+    has_names: bool = False
+    """Whether nodes are called by names, so that no id is the first."""
 
     @classmethod
     def detect(
@@ -135,7 +137,7 @@ class TextFile:
         said["convention"] = convention or _CONVENTIONS.get(suffix_of(path))
         said["by_name"] = by_name
         found = _core.detect_text(str(path), json.dumps(purpose), json.dumps(said))
-        return cls(path, json.loads(found))
+        return cls(path, json.loads(found), purpose in ("named_edges", "triples"))
 
     @property
     def names(self) -> list[str] | None:
@@ -193,7 +195,8 @@ class TextFile:
                 }[format_]
             ]
         text = ", ".join(parts)
-        text += "" if format_ == "n_triples" else f"; ids from {self.first_id}"
+        has_names = self.has_names or format_ == "n_triples"
+        text += "" if has_names else f"; ids from {self.first_id}"
         comments = self.dialect["comment_lines"]
         if comments:
             text += f"; {comments} comment {'line' if comments == 1 else 'lines'} at the start"
