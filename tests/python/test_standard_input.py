@@ -98,7 +98,31 @@ def test_what_cannot_be_read_is_told(outcome: Any, monkeypatch: pytest.MonkeyPat
     pipe(monkeypatch, b"")
     code, _, told = outcome("import", "-", "--out", "g")
     assert code == 1
-    assert "stdin" in told
+    assert "standard input" in told
+    pipe(monkeypatch, b"x,y\na,b\n")
+    code, _, told = outcome("import", "-", "--out", "g")
+    assert code == 1
+    assert "standard input: line " in told
+    assert ".g.stdin" not in told
+    pipe(monkeypatch, b"w,src,dst\n1,2,0\n")
+    code, _, told = outcome("import", "-", "--out", "g")
+    assert code == 1
+    assert "choose the columns: `/dev/stdin:src,dst`" in told
+
+
+def test_a_data_set_in_the_place_is_told_before_anything_is_read(
+    outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, TEXT)
+    assert outcome("import", "/dev/stdin:src,dst", "--out", "g")[0] == 0
+    pipe(monkeypatch, TEXT)
+    code, _, told = outcome("import", "/dev/stdin:src,dst", "--out", "g")
+    assert code == 1
+    assert "holds a data set already" in told
+    assert sys.stdin.buffer.tell() == 0
+    code, _, told = outcome("import", "/dev/stdin:src,dst", "--out", "g", "--overwrite")
+    assert code == 0, told
+    assert told.startswith("standard input: comma separated")
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +133,6 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             return super().read(4)
 
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Full(TEXT), isatty=lambda: False))
-    with pytest.raises(NoSpaceError), standard_input.piped(["-"], tmp_path / "g"):
+    with pytest.raises(NoSpaceError), standard_input.piped(["-"], tmp_path / "g", overwrite=False):
         pass
     assert list(tmp_path.iterdir()) == []

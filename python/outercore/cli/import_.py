@@ -237,12 +237,16 @@ def import_(context: typer.Context, given: _Options) -> None:
 
         outercore import shop/ --add-reverse --label purchase.late --out shop-graph
     """
-    with piped(given.edges or (), given.out) as edges:
-        _import(context, replace(given, edges=edges))
+    with piped(given.edges or (), given.out, overwrite=given.how.overwrite) as found:
+
+        def note(text: str) -> None:
+            console.note(found.named(text))
+
+        _import(context, replace(given, edges=found.files), note)
 
 
-def _import(context: typer.Context, given: _Options) -> None:
-    """Imports what the files describe."""
+def _import(context: typer.Context, given: _Options, note: Callable[[str], object]) -> None:
+    """Imports what the files describe; `note` shows how they were understood."""
     if given.edge_types:
         _import_types(context, given)
     elif not given.edges:
@@ -250,14 +254,14 @@ def _import(context: typer.Context, given: _Options) -> None:
             "edges: expected at least one file of edges, or `--edges SOURCE,RELATION,TARGET=FILE`"
         )
     elif given.triples:
-        _import_facts(context, given)
+        _import_facts(context, given, note)
     elif len(given.edges) == 1 and (found := _folder(given.edges[0])) is not None:
         _import_folder(context, given, found)
     else:
-        _import_edges(context, given)
+        _import_edges(context, given, note)
 
 
-def _import_facts(context: typer.Context, given: _Options) -> None:
+def _import_facts(context: typer.Context, given: _Options, note: Callable[[str], object]) -> None:
     """A knowledge graph."""
     known = ("triples", *_OF_TRIPLES, *_OF_ALL)
     _refuse(context, lambda name: name not in known, "does not go with `--triples`")
@@ -279,7 +283,7 @@ def _import_facts(context: typer.Context, given: _Options) -> None:
             test=given.test,
             options=how,
             progress=progress,
-            note=console.note,
+            note=note,
         )
     rows = notable(found, ("entities", "relations"))
     console.result(found, str(given.out), rows, as_json=given.json)
@@ -356,7 +360,7 @@ def _show_types(given: _Options, found: dict[str, Any]) -> None:
         types(outercore.open(given.out))
 
 
-def _import_edges(context: typer.Context, given: _Options) -> None:
+def _import_edges(context: typer.Context, given: _Options, note: Callable[[str], object]) -> None:
     """Any other graph."""
     _refuse(context, lambda name: name in _OF_TRIPLES, "expected `--triples` with it")
     only_typed = ("add_reverse", "dangling")
@@ -398,17 +402,21 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
                     "hint: number the nodes from 0, those of a graph after each other"
                 )
             with NamedInputs(inputs, given.out) as named:
-                summary = _write(named.build(progress), given.out, chosen, progress)
+                summary = _write(named.build(progress), given.out, chosen, progress, note)
         else:
-            summary = _write(open_inputs(inputs), given.out, chosen, progress)
+            summary = _write(open_inputs(inputs), given.out, chosen, progress, note)
     console.result(summary, str(given.out), notable(summary), as_json=given.json)
 
 
 def _write(
-    source: GraphSource, out: Path, options: ImportOptions, progress: Progress
+    source: GraphSource,
+    out: Path,
+    options: ImportOptions,
+    progress: Progress,
+    note: Callable[[str], object],
 ) -> dict[str, Any]:
-    for note in source.notes:
-        console.note(note)
+    for text in source.notes:
+        note(text)
     for array in source.arrays:
         wide = array.rows.typed and array.rows.dtype.itemsize == 8
         if array.role == "features" and wide and options.feature_dtype is None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, OutercoreError
+from outercore.steady import MANIFEST
 from outercore.storage import device_errors, require_directory_of
 
 _CHUNK = 1 << 20
@@ -23,16 +26,36 @@ _KINDS = {
 """How files begin that are no plain text; packed text is recognised as text is."""
 
 
+@dataclass(frozen=True)
+class Piped:
+    """Input files, one of which may hold standard input."""
+
+    files: list[str]
+    path: Path | None = None
+    """The file that holds it."""
+
+    def named(self, message: str) -> str:
+        """A message that calls the file what the user knows."""
+        if self.path is None:
+            return message
+        for path in (re.escape(str(one)) for one in (self.path.resolve(), self.path)):
+            message = re.sub(rf"{path}(?=:\S)", "/dev/stdin", message)
+            message = re.sub(f"(file )?`{path}`", "standard input", message)
+            message = re.sub(path, "standard input", message)
+        return message
+
+
 @contextmanager
-def piped(files: Sequence[str], out: Path) -> Iterator[list[str]]:
+def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped]:
     """`files` with a file for `-` or `/dev/stdin:SOURCE,TARGET`, which is gone after the block.
 
     Cost: as much space beside `out` as standard input has bytes.
-    Errors: `InvalidError` where `-` is given twice, or nothing is piped; `NoSpaceError`.
+    Errors: `InvalidError` where `-` is given twice, nothing is piped, or `out` holds a data set
+    that is not to be replaced; `NoSpaceError`. Errors of the block name standard input.
     """
     given = [text for text in files if text.partition(":")[0] in ("-", "/dev/stdin")]
     if not given:
-        yield [*files]
+        yield Piped([*files])
         return
     if len(given) > 1:
         raise InvalidError("`-`: standard input is read once, expected one `-`")
@@ -42,10 +65,20 @@ def piped(files: Sequence[str], out: Path) -> Iterator[list[str]]:
             f"--out {out}`"
         )
     require_directory_of(out)
+    # The import would say so as well, but only after everything has been read.
+    if (out / MANIFEST).exists() and not overwrite:
+        raise InvalidError(
+            f"`{out}` holds a data set already\nhint: choose another directory, or pass "
+            "`--overwrite` to replace it"
+        )
     path = _kept(sys.stdin.buffer, out.parent / f".{out.name}.stdin")
+    columns = "".join(given[0].partition(":")[1:])
+    found = Piped([f"{path}{columns}" if text in given else text for text in files], path)
     try:
-        columns = "".join(given[0].partition(":")[1:])
-        yield [f"{path}{columns}" if text in given else text for text in files]
+        yield found
+    except OutercoreError as error:
+        error.args = (found.named(str(error)), *error.args[1:])
+        raise
     finally:
         with suppress(OSError):
             path.unlink()
