@@ -14,7 +14,8 @@ from outercore.errors import InvalidError
 from outercore.sources.graph import ImportOptions
 
 torch = pytest.importorskip("torch")
-HeteroData = pytest.importorskip("torch_geometric.data").HeteroData
+torch_geometric = pytest.importorskip("torch_geometric")
+HeteroData = torch_geometric.data.HeteroData
 
 WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
 
@@ -175,3 +176,19 @@ def test_after_an_error_data_of_one_type_is_not_taken_for_the_first_one(tmp_path
 def test_options_of_one_type_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match=r"^undirected: does not go with several types"):
         oc.from_pyg(graph_of_papers(), tmp_path / "graph", options=ImportOptions(undirected=True))
+
+
+def test_lists_of_texts_are_kept(tmp_path: Path) -> None:
+    data = graph_of_papers()
+    titles = [f"On {number}" for number in range(29)] + [None]
+    data["paper"].title = titles
+    del data["paper"].year
+    graph = oc.from_pyg(data, tmp_path / "graph", arrays="title")
+    assert graph.array("nodes/paper/title").tolist() == [*titles[:-1], ""]
+    one = torch_geometric.data.Data(edge_index=torch.tensor([[0], [1]]), title=["a", "b"])
+    one.num_nodes = 2
+    graph = oc.from_pyg(one, tmp_path / "one", arrays=("title",))
+    assert graph.array("title").tolist() == ["a", "b"]
+    one.title = ["a", "b", "c"]
+    with pytest.raises(InvalidError, match=r"data\.title: 3 texts, expected 2"):
+        oc.from_pyg(one, tmp_path / "no", arrays=("title",))

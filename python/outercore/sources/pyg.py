@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from outercore.sources.pyg_attributes import (
     MASKS,
     edge_values,
     masks_of,
+    node_arrays,
     numpy_of,
     rows_of,
     splits_of,
@@ -33,7 +35,7 @@ def from_pyg(
     out: str | Path,
     *,
     splits: dict[str, Any] | None = None,
-    arrays: tuple[str, ...] = (),
+    arrays: Sequence[str] = (),
     mask_column: int = 0,
     options: ImportOptions | None = None,
 ) -> Any:
@@ -41,8 +43,9 @@ def from_pyg(
 
     Taken are `edge_index`, `x`, `y`, `edge_attr`, `edge_weight`, `edge_time`, the masks
     `train_mask`, `val_mask` and `test_mask` (their column `mask_column` where they have several),
-    and the node attributes named in `arrays`; `splits` maps names to ids or masks and wins over
-    the masks. A warning names the attributes that are not taken. `options` are `ImportOptions`.
+    and the node attributes named in `arrays`, numbers or texts. `splits` maps names to ids or masks
+    and wins over the masks. A warning names the attributes that are not taken. `options` are
+    `ImportOptions`.
 
     Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` are those of one
     node type.
@@ -51,6 +54,7 @@ def from_pyg(
     """
     import outercore
 
+    arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
     if hasattr(data, "edge_types"):
         notes = import_hetero(data, Path(out), splits, arrays, mask_column, options)
     else:
@@ -80,6 +84,7 @@ def open_data(
         value = getattr(data, name, None)
         if value is not None:
             found.append(NodeArray(role, name, rows_of(f"data.{name}", value)))  # type: ignore[arg-type]
+    nodes = int(data.num_nodes)
     taken = {array_name for array_name, _ in EDGE_ATTRIBUTES}
     for name in arrays:
         if name in RESERVED:
@@ -95,8 +100,7 @@ def open_data(
                 f"data.{name}: an attribute of edges, expected one of nodes\n"
                 "hint: `edge_attr`, `edge_weight` and `edge_time` are taken without being named"
             )
-        found.append(NodeArray("array", name, rows_of(f"data.{name}", value)))
-    nodes = int(data.num_nodes)
+        found += node_arrays(f"data.{name}", name, value, nodes)
     chosen = masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
     for name, ids in chosen.items():
         rows = from_array(f"split `{name}`", ids)

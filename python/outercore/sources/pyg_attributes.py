@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, from_array
+from outercore.sources.texts import text_arrays
 
 EDGE_ATTRIBUTES = (("edge_weight", "weight"), ("edge_time", "time"), ("edge_attr", "attr"))
 """Attributes of edges, and the edge arrays they become."""
@@ -95,6 +98,34 @@ def splits_of(splits: dict[str, Any], nodes: int) -> dict[str, NDArray]:
             )
         found[name] = ids
     return found
+
+
+def node_arrays(
+    where: str, name: str, value: Any, count: int, node_type: str | None = None
+) -> list[NodeArray]:
+    """An attribute of `count` nodes as an array of numbers, or as texts.
+
+    Errors: as `numpy_of`; `InvalidError` for another number of texts than nodes.
+    """
+    texts = _texts_of(value)
+    if texts is None:
+        return [NodeArray("array", name, rows_of(where, value), node_type)]
+    if len(texts) != count:
+        raise InvalidError(f"{where}: {len(texts)} texts, expected {count}: one for each node")
+    return text_arrays(name, node_type, where, lambda: iter([texts]))
+
+
+def _texts_of(value: Any) -> pa.Array | None:
+    """A list of texts as large strings, with an empty text for `None`; `None` for anything else."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return None
+    try:
+        found = pa.array(value, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+    if not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+        return None
+    return found.cast(pa.large_string()).fill_null("")
 
 
 def rows_of(where: str, value: Any) -> RowSource:

@@ -21,6 +21,7 @@ from outercore.sources.pyg_attributes import (
     MASKS,
     edge_values,
     masks_of,
+    node_arrays,
     numpy_of,
     rows_of,
     splits_of,
@@ -192,8 +193,8 @@ def _node_arrays(
         if not having:
             raise InvalidError(f"HeteroData: no node type has an attribute `{name}`")
         for node_type in having:
-            rows = rows_of(f"{_where(node_type)}.{name}", data[node_type][name])
-            found.append(NodeArray("array", name, rows, node_type))
+            where, value = f"{_where(node_type)}.{name}", data[node_type][name]
+            found += node_arrays(where, name, value, counts[node_type], node_type)
     return found
 
 
