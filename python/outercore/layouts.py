@@ -12,6 +12,7 @@ from outercore.analytics.request import Source, root_of
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import Graph
+from outercore.shell import quoted
 
 _PREFIX, _HEADER = "layout/", "/header"
 
@@ -150,7 +151,9 @@ def require_int8(graph: Graph, key: str) -> None:
     """Errors: `NotFoundError` where the array `key` has no ``int8`` layout, `InvalidError` where it
     is stale; both with the command that builds it."""
     found = [one for one in layouts(graph) if one.array == key and one.precision == "int8"]
-    build = f"hint: build it: `outercore layout {graph.root} --array {key} --precision int8`"
+    build = (
+        f"hint: build it: `outercore layout {quoted(graph.root)} --array {key} --precision int8`"
+    )
     if not found:
         raise NotFoundError(f"array `{key}` has no int8 layout\n{build}")
     if found[0].stale:

@@ -326,6 +326,18 @@ def test_three_columns_of_words_name_the_command_for_triples(header: str, outcom
     assert Path("facts").is_dir()
 
 
+def test_commands_in_hints_quote_paths_with_blanks(outcome: Any) -> None:
+    Path("my file.csv").write_text("w,src,dst\n1,2,0\n")
+    _, _, err = outcome("import", "my file.csv", "--out", "my set")
+    assert "choose the columns: `'my file.csv:src,dst'`" in err
+    given = ("import", "my file.csv:src,dst", "--out", "my set")
+    assert outcome(*given)[0] == 0
+    _, _, err = outcome(*given)
+    assert "`outercore import 'my file.csv:src,dst' --out 'my set' --overwrite`" in err
+    _, _, err = outcome("embedding", "neighbours", "my set", "x")
+    assert "`outercore embed --resume 'my set'`" in err
+
+
 def test_a_third_column_of_numbers_names_the_command_for_names(outcome: Any) -> None:
     Path("known.tsv").write_text("ann\tbob\t3\nbob\tcy\t4\n")
     _, _, err = outcome("import", "known.tsv", "--out", "known")

@@ -19,6 +19,7 @@ from outercore.far import FarOptions, options_of
 from outercore.graph import Graph, edge_type_key
 from outercore.graph_arrays import holds_triples
 from outercore.node_numbers import relation_of
+from outercore.shell import quoted
 from outercore.storage import missing_file
 from outercore.threads import checked_threads
 
@@ -136,5 +137,5 @@ def _reads(path: Path) -> list[int]:
     except (ValueError, KeyError, TypeError):
         raise InvalidError(
             f"profile `{path}` is none\n"
-            f"hint: write one with `outercore run ... --set profile={path}`"
+            f"hint: write one with `outercore run ... --set {quoted(f'profile={path}')}`"
         ) from None

@@ -33,6 +33,7 @@ from outercore.node_numbers import NodeNumbers
 from outercore.outputs import VALUES, check_directory, check_output, write_node_values
 from outercore.runs import record as records
 from outercore.runs.places import new_run, only_run
+from outercore.shell import quoted
 from outercore.storage import Storage, device_errors, replace_file
 
 _Given = ParamSpec("_Given")
@@ -196,7 +197,8 @@ def resume(run: str | Path, *, progress: Progress | None = None, **options: Any)
     with only_run(path, "outercore run"):
         if not directory.begun and (path / records.FILE).exists():
             raise InvalidError(
-                f"run `{path}`: it has ended\nhint: `outercore report {path}` shows its record"
+                f"run `{path}`: it has ended\n"
+                f"hint: `outercore report {quoted(path)}` shows its record"
             )
         graph = Graph(directory.data_set)
         directory.require_same(graph)
@@ -338,7 +340,7 @@ def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
             raise
         raise InterruptError(
             f"a checkpoint is in `{directory.path}`\n"
-            f"hint: resume: outercore run --resume {directory.path}"
+            f"hint: resume: outercore run --resume {quoted(directory.path)}"
         ) from None
 
 

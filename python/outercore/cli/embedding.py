@@ -20,6 +20,7 @@ from outercore.embedding.use.export import FORMATS
 from outercore.embedding.use.questions import read_questions
 from outercore.errors import InvalidError
 from outercore.outputs import check_output
+from outercore.shell import quoted
 from outercore.storage import missing_file
 
 _GROUP = 1024
@@ -240,7 +241,10 @@ def features(given: _Features) -> None:
         f"{graph.root}"
     )
     if graph.num_edges and graph.num_classes and graph.splits:
-        console.note(f"hint: `outercore train {graph.root} --features {added.name}` learns from it")
+        console.note(
+            f"hint: `outercore train {quoted(graph.root)} --features {quoted(added.name)}` learns "
+            "from it"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

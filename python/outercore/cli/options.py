@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -144,7 +145,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is th
 
 def command_line() -> str:
     """The command as it was typed, for the provenance."""
-    return " ".join(["outercore", *sys.argv[1:]])
+    return shlex.join(["outercore", *sys.argv[1:]])
 
 
 def require_one(command: str, data_set: object | None, resume: object | None) -> None:

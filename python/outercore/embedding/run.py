@@ -29,6 +29,7 @@ from outercore.errors import InvalidError
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
+from outercore.shell import quoted
 
 if TYPE_CHECKING:
     from outercore.embedding.data.warm_start import WarmStart
@@ -193,8 +194,8 @@ def _run(
 def _no_table(run: EmbedDirectory) -> InvalidError:
     return InvalidError(
         f"run `{run.path}`: `{run.state.name}` is not there any more, from which it would go on\n"
-        f"hint: `outercore embed {run.data_set} --from {run.path}` with the run's other options "
-        "begins with its rows"
+        f"hint: `outercore embed {quoted(run.data_set)} --from {quoted(run.path)}` with the "
+        "run's other options begins with its rows"
     )
 
 

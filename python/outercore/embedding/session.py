@@ -38,6 +38,7 @@ from outercore.runs import record as records
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
+from outercore.shell import quoted
 
 if TYPE_CHECKING:
     from outercore.embedding.data.warm_start import WarmStart
@@ -50,7 +51,7 @@ def _stopped_early(run: EmbedDirectory) -> Iterator[None]:
     try:
         yield
     except InterruptError as error:
-        again = f"go on with `outercore embed --resume {run.path}`"
+        again = f"go on with `outercore embed --resume {quoted(run.path)}`"
         raise InterruptError(
             f"{error} before the first batch\n"
             f"hint: {again if run.begun else 'run the same command again'}"
@@ -144,7 +145,7 @@ class Session:
             self._write_record("interrupted", {})
             raise InterruptError(
                 f"{error}; everything is in the checkpoint\n"
-                f"hint: go on with `outercore embed --resume {self._run.path}`"
+                f"hint: go on with `outercore embed --resume {quoted(self._run.path)}`"
             ) from error
         except DivergedError as error:
             raise self._diverged(error) from error
@@ -237,8 +238,8 @@ class Session:
         run = self._run
         if run.begun or self.progress.reports:
             hint += (
-                f"; `outercore embed --resume {run.path} --learning-rate LOWER` continues from its "
-                "last checkpoint, or anew where there is none"
+                f"; `outercore embed --resume {quoted(run.path)} --learning-rate LOWER` continues "
+                "from its last checkpoint, or anew where there is none"
             )
         if self.progress.best is None:
             self._write_record("failed", {"error": message})

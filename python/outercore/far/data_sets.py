@@ -14,6 +14,7 @@ from outercore.config.fields import plain_json
 from outercore.errors import DeviceError, InvalidError, NotFoundError
 from outercore.far.connection import build_connection
 from outercore.far.options import Far, options_of
+from outercore.shell import quoted
 
 What = Literal["grid", "features", "topology"]
 WHAT: tuple[What, ...] = ("grid", "features", "topology")
@@ -59,7 +60,7 @@ def put(
     there = {array["what"] for array in found}
     for part in what or ():
         if part not in there:
-            hint = f"run `outercore grid {root}`" if part == "grid" else "leave it out"
+            hint = f"run `outercore grid {quoted(root)}`" if part == "grid" else "leave it out"
             raise NotFoundError(f"data set `{root}`: no {part}\nhint: {hint}")
     chosen = [array for array in found if what is None or array["what"] in what]
     keys = [array["key"] for array in chosen]

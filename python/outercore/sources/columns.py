@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from outercore.errors import InvalidError
+from outercore.shell import quoted
 from outercore.sources.table import FileSpec, Table
 
 IDS = frozenset({"id", "node", "nodeid", "vertex", "vertexid", "nid", "nodename"})
@@ -147,5 +148,5 @@ def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
         chosen = f"{spec.path}:{names[source]},{names[target]}"
     raise InvalidError(
         f"`{spec.path}`: the first two columns would be taken as source and target, and they are "
-        f"`{names[0]}` and `{names[1]}`\nhint: choose the columns: `{chosen}`"
+        f"`{names[0]}` and `{names[1]}`\nhint: choose the columns: `{quoted(chosen)}`"
     )

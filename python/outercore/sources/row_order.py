@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, id_column, is_counting, may_be_ids
 from outercore.sources.table import FileSpec, Table
 
@@ -111,9 +112,9 @@ def _other_order(
         ways = ["call it `id` to join the rows by it"] if rows_of == "nodes" else []
         ways.append("write the file without it to take the rows as they are")
     elif others:
-        ways = [f"choose the columns without it: `{spec.path}:{others}`"]
+        ways = [f"choose the columns without it: `{quoted(f'{spec.path}:{others}')}`"]
     if name and not spec.columns:
-        ways.append(f"as a value: `{spec.path}:{','.join(columns.values)}`")
+        ways.append(f"as a value: `{quoted(spec.path)}:{','.join(columns.values)}`")
     return InvalidError(
         f"`{table.path}`: column `{name}` may be the ids of the rows, and does not count them "
         f"from {first_id}\nhint: {'; '.join(ways)}"

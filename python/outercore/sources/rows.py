@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.mapped import blocks
+from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
@@ -297,7 +298,7 @@ def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
     found = table.kind(name)
     way = "cast the column to numbers: `column.cast('float64')`"
     if found.startswith(("list", "large_list", "fixed_size_list")):
-        way = f"name it alone, with its file: `{table.path}:{name}`"
+        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
     elif found == "text":
         way = (
             "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
@@ -307,7 +308,7 @@ def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
         )
         found += _first_text(table, name)
     if len(columns) > 1:
-        way += f"; choose columns by `{table.path}:NAME,NAME`"
+        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
     return InvalidError(
         f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
     )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, id_column
 from outercore.sources.keyed import NodeIds
 from outercore.sources.npz import member_names, open_member
@@ -235,7 +236,7 @@ def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, R
         listed = ", ".join(f"`{name}`" for name in known)
         raise InvalidError(
             f"archive `{path}`: expected `train`, `valid` or `test`, found {listed}\n"
-            f"hint: name them by `--split train={path}:NAME`"
+            f"hint: name them by `--split train={quoted(path)}:NAME`"
         )
     return found
 

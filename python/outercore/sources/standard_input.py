@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from outercore.errors import InvalidError, OutercoreError
+from outercore.shell import quoted
 from outercore.steady import MANIFEST
 from outercore.storage import device_errors, require_directory_of
 
@@ -62,7 +63,7 @@ def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped
     if sys.stdin is None or sys.stdin.isatty():
         raise InvalidError(
             "`-`: expected edges by standard input\nhint: `zcat edges.gz | outercore import - "
-            f"--out {out}`"
+            f"--out {quoted(out)}`"
         )
     require_directory_of(out)
     # The import would say so as well, but only after everything has been read.

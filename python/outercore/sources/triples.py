@@ -14,6 +14,7 @@ from outercore._native import Names, Progress, TripleImporter
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
+from outercore.shell import quoted
 from outercore.sources.columns import SOURCES, TARGETS, plain
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.table import FileSpec, ParquetTable, Table, is_parquet, open_table
@@ -191,7 +192,7 @@ def _require_order(spec: FileSpec, names: list[str], letters: str) -> None:
     kinds = {"h": "head", "r": "relation", "t": "tail"}
     raise InvalidError(
         f"`{spec.path}`: column `{names[wrong[0]]}` would be taken as {kinds[letters[wrong[0]]]}\n"
-        f"hint: choose head, relation and tail: `{spec.path}:{','.join(found)}`"
+        f"hint: choose head, relation and tail: `{quoted(spec.path)}:{','.join(found)}`"
     )
 
 

@@ -13,6 +13,7 @@ from outercore.errors import InvalidError
 from outercore.graph import Graph
 from outercore.graph_arrays import TRIPLES
 from outercore.mapped import blocks, forget, mapped
+from outercore.shell import quoted
 from outercore.sources.edge_arrays import WEIGHT, EdgeArray
 from outercore.sources.edges import pushed
 from outercore.sources.graph import GraphSource, NodeArray
@@ -37,7 +38,8 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
     if TRIPLES not in graph.arrays:
         raise InvalidError(
             f"`{root}` is a data set already, without triples\n"
-            f"hint: use it as it is, or add arrays to it: `outercore add {root} --features FILE`"
+            "hint: use it as it is, or add arrays to it: "
+            f"`outercore add {quoted(root)} --features FILE`"
         )
     chosen = None if relation is None else graph.relation_id(relation)
     triples = mapped(graph.root, graph.arrays[TRIPLES])

@@ -19,6 +19,7 @@ from outercore.csc import Edges, array_of, edge_array_key
 from outercore.edge_types import REVERSE, EdgeType
 from outercore.errors import NotFoundError
 from outercore.sample_rules import edge_name
+from outercore.shell import quoted
 from outercore.training.config import TrainConfig
 from outercore.training.links.adjacency import among, pair_keys
 from outercore.training.links.data import divide
@@ -74,7 +75,7 @@ def canaries(
     if time is not None and not types:
         raise NotFoundError(
             f"--time {time}: data set `{graph.root}` has no array `{time}` of nodes or edges\n"
-            f"hint: `outercore info {graph.root}` lists them"
+            f"hint: `outercore info {quoted(graph.root)}` lists them"
         )
     found = []
     for node_type in types:

@@ -15,6 +15,7 @@ from safetensors.torch import save
 
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.server import digest_of
+from outercore.shell import quoted
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.training.config import TrainConfig
 from outercore.training.export_check import require_agreement
@@ -58,8 +59,8 @@ def export_model(
     if is_own(directory):
         raise UnsupportedError(
             f"model `{directory}`: exported models have built-in layers, not your own network\n"
-            f"hint: for predictions, `outercore evaluate {directory} --network FILE.py:NAME "
-            "--predictions FILE.parquet`"
+            f"hint: for predictions, `outercore evaluate {quoted(directory)} --network "
+            "FILE.py:NAME --predictions FILE.parquet`"
         )
     saved = load_model(directory)
     out = directory.parent / "serving" if out is None else Path(out)

@@ -15,6 +15,7 @@ from outercore.runs import record as records
 from outercore.runs.progress import Observer
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
+from outercore.shell import quoted
 from outercore.storage import Storage
 from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.training.config import RESUME, TrainConfig
@@ -307,7 +308,7 @@ class Trainer:
         return InterruptError(
             f"stopped in epoch {position.epoch + 1} after {position.batch} batches; "
             f"everything is in the checkpoint\n"
-            f"hint: go on with `outercore train --resume {self._run.path}`"
+            f"hint: go on with `outercore train --resume {quoted(self._run.path)}`"
         )
 
     def _save_best(self, scores: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from outercore.far import FarOptions
 from outercore.runs.directory import is_data_set, made_by
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
+from outercore.shell import quoted
 from outercore.training.config import TrainConfig
 from outercore.training.inference import Predictor
 from outercore.training.loaders import LoaderFactory
@@ -95,17 +96,17 @@ def model_directory(given: str | Path) -> Path:
     if verb == "embed":
         raise InvalidError(
             f"model `{path}`: this is a run of `outercore embed`\n"
-            f"hint: score it by `outercore embedding evaluate {path}`"
+            f"hint: score it by `outercore embedding evaluate {quoted(path)}`"
         )
     if verb == "train":
         raise NotFoundError(
             f"model `{path}`: the run has no model yet, because no epoch was scored\n"
-            f"hint: go on with it by `outercore train --resume {path}`"
+            f"hint: go on with it by `outercore train --resume {quoted(path)}`"
         )
     if is_data_set(path):
         raise InvalidError(
             f"model `{path}`: this is a data set\n"
-            f"hint: {give}; `outercore train {path}` trains a model"
+            f"hint: {give}; `outercore train {quoted(path)}` trains a model"
         )
     raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
 

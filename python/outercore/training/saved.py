@@ -17,6 +17,7 @@ from torch import Tensor
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.sealed import CHECKSUM, checksum_of, seal, unseal
+from outercore.shell import quoted
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.training.config import TrainConfig
 from outercore.training.graph_models import GraphNetwork
@@ -189,7 +190,7 @@ def _way_out(directory: Path) -> str:
     """What to do about a damaged model."""
     run = directory.parent
     if (run / "checkpoints" / "latest").exists():
-        return f"`outercore train --resume {run}` writes it again from the last checkpoint"
+        return f"`outercore train --resume {quoted(run)}` writes it again from the last checkpoint"
     return "restore it from a copy, or train again"
 
 

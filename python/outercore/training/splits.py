@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import closest
 from outercore.many_graphs import FIRST, Labelled
+from outercore.shell import quoted
 from outercore.split_names import find_split
 from outercore.training.config import SamplingConfig
 
@@ -68,8 +68,7 @@ def _missing(graph: Labelled, name: str) -> NotFoundError:
         )
     known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
     close = closest(name, graph.splits)
-    root = shlex.quote(str(graph.root))
-    adds = f"`outercore add {root} --split {name}=FILE` adds it"
+    adds = f"`outercore add {quoted(graph.root)} --split {quoted(name)}=FILE` adds it"
     return NotFoundError(
         f"data set `{graph.root}`: no split `{name}`; it has {known}\n"
         f"hint: {adds if close is None else f'did you mean `{close}`?'}"

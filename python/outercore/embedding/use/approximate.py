@@ -33,6 +33,7 @@ from outercore.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from outercore.shell import quoted
 from outercore.storage import Storage, device_errors, replace_file
 
 _VERSION = 1
@@ -156,7 +157,7 @@ class Index:
         if not path.exists():
             raise NotFoundError(
                 f"index `{root}`: there is none\n"
-                f"hint: run `outercore embedding index {embedding.root} --metric {chosen}`"
+                f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {chosen}`"
             )
         index = cls(root, read_description(path, _VERSION, _NEEDED))
         index.require(embedding, chosen)
@@ -172,7 +173,8 @@ class Index:
         if self.table != embedding.digest:
             raise InvalidError(
                 f"index `{self.root}`: the table changed since it was built\n"
-                f"hint: run `outercore embedding index {embedding.root} --metric {metric}` again"
+                f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {metric}` "
+                "again"
             )
 
     def probes_for(self, recall: float) -> int:

@@ -27,6 +27,7 @@ from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionE
 from outercore.graph import Graph
 from outercore.names import Names
 from outercore.node_numbers import NodeNumbers
+from outercore.shell import quoted
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -112,7 +113,7 @@ class Embedding:
             raise NotFoundError(
                 f"embedding `{root}`: no `{DESCRIPTION}` there\n"
                 "hint: give the run directory of an `outercore embed` that has ended; "
-                f"`outercore embed --resume {root}` goes on with one that was stopped"
+                f"`outercore embed --resume {quoted(root)}` goes on with one that was stopped"
             )
         embedding = cls(root, read_description(path, VERSION, _NEEDED), data_set)
         embedding.score = score

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.shell import quoted
 from outercore.training.config import LinkConfig
 from outercore.training.links.adjacency import among, pair_keys
 from outercore.triples import PARTS, HeldOut, Part, Triples
@@ -80,7 +81,7 @@ def require_topology(graph: Graph) -> None:
     if "edges/edge/offsets" not in graph.manifest["arrays"]:
         raise InvalidError(
             f"data set `{graph.root}`: expected a graph with edges, found triples\n"
-            f"hint: `outercore embed {graph.root}` learns to predict these"
+            f"hint: `outercore embed {quoted(graph.root)}` learns to predict these"
         )
 
 
