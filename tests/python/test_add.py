@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,22 @@ def test_a_mask_by_rows_says_nothing_of_nodes_with_names(named: Path, outcome: A
     code, _, told = outcome("add", named, "--split", "train=mask.csv")
     assert code == 1
     assert "hint: add a column `id` with the names" in told
+
+
+def test_texts_that_are_added_are_told(named: Path, outcome: Any) -> None:
+    Path("titles.csv").write_text("id,title\nann,First\n")
+    code, out, told = outcome("add", named, "--text", "title=titles.csv:title")
+    assert code == 0, told
+    assert re.search(rf"texts/node.title.rows +{oc.open(named).num_nodes}\n", out)
+    assert "ids from" not in told
+
+
+def test_hints_of_add_name_only_what_add_takes(named: Path, outcome: Any) -> None:
+    Path("titles.csv").write_text("id,title\nann,First\n")
+    code, _, told = outcome("add", named, "--features", "titles.csv:title")
+    assert code == 1
+    assert "`--text NAME=FILE`" in told
+    assert "--ids" not in told
+    code, _, told = outcome("add", named)
+    assert code == 1
+    assert "`--text`" in told

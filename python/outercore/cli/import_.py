@@ -16,6 +16,7 @@ from outercore.cli import console, options
 from outercore.cli.info import types
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
+from outercore.names import KEY
 from outercore.sources.dictionary import NamedInputs
 from outercore.sources.edge_arrays import EdgeChoice
 from outercore.sources.first_node import note_on_first_node
@@ -467,7 +468,7 @@ def notable(
     """The counts, without the many that are zero or do not apply to an array."""
     return [
         (name, value)
-        for name, value in console.flat(summary)
+        for name, value in console.flat(_with_texts(summary))
         if (
             value not in ("-", "0", "none")
             and not (name.endswith("task_guessed") and value == "no")
@@ -475,3 +476,15 @@ def notable(
         )
         or name in always
     ]
+
+
+def _with_texts(summary: dict[str, Any]) -> dict[str, Any]:
+    """The summary with the texts of nodes by their names: `texts/node.title` has so many rows."""
+    found = dict(summary)
+    for name, counts in summary.items():
+        kind, _, part = name.removeprefix("names/").rpartition(".")
+        of_type, _, text = kind.rpartition(".")
+        if name.startswith("names/") and part == "offsets" and of_type and text != KEY:
+            # A text ends where the next one begins, so there is an offset more.
+            found[f"texts/{kind}"] = {"rows": counts["rows"] - 1}
+    return found

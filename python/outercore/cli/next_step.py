@@ -22,7 +22,11 @@ def options_of(command: Any, arguments: Sequence[str]) -> set[str]:
     """The options that a command line takes: those of the innermost command that it names."""
     for word in arguments:
         command = getattr(command, "commands", {}).get(word, command)
-    return {name for parameter in command.params for name in parameter.opts}
+    return {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
 
 
 def with_command(
@@ -30,7 +34,8 @@ def with_command(
 ) -> str:
     """The message of an error, with the command that follows from its hint.
 
-    `known` gives the options that the command takes.
+    `known` gives the options that the command takes. A part of the hint that is of no use, because
+    the command does not take its option or has it already, is left out where others remain.
 
     Example:
         >>> error = BudgetError("25% is too small\\nhint: give more", 3 * 2**20 + 1)
@@ -55,12 +60,36 @@ def with_command(
         return f"{said}\nhint: `{command}`" + (f"; or {other}" if other else "")
     if "`outercore " in hint:
         return message
+    if "`--" not in hint:
+        return message
+    options = known()
+    parts = hint.split("; ")
+    hint = "; ".join([one for one in parts if _is_of_use(one, arguments, options)] or parts)
+    message = f"{said}\nhint: {hint}"
     option = _OPTION.search(hint)
     if option is None or (option[2] is None and option[1] not in _FLAGS):
         return message
-    if option[1] not in known():
+    if not _is_of_use(option[0], arguments, options):
         return message
     return f"{message}: `{_command(arguments, option[1], option[2])}`"
+
+
+def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> bool:
+    """Whether the command takes the options that a part of a hint names, and lacks their values.
+
+    Example:
+        >>> given = ["import", "e.csv", "--ids", "dictionary"]
+        >>> _is_of_use("nodes with names: `--ids dictionary`", given, {"--ids"})
+        False
+    """
+    for option in _OPTION.finditer(part):
+        if option[1] not in options:
+            return False
+        if option[2] is not None and (
+            _command(arguments, option[1], option[2]) == _joined(arguments)
+        ):
+            return False
+    return True
 
 
 def _command(arguments: Sequence[str], option: str, value: str | None) -> str:

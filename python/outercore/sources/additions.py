@@ -71,7 +71,7 @@ def add(
     arrays = _Opening(Graph(root), given, options).all()
     if not arrays:
         raise InvalidError(
-            "nothing to add: expected `--features`, `--labels`, `--split`, `--array` or "
+            "nothing to add: expected `--features`, `--labels`, `--split`, `--array`, `--text` or "
             "`--edge-array`"
         )
     require_place(arrays, options)

@@ -189,7 +189,7 @@ def table_rows(
         def source() -> Iterator[NDArray]:
             return table.numbers(values, dtype, missing)
 
-    notes = [f"{spec.path}: {described(table)}"]
+    notes = [f"{spec.path}: {described(table, reading)}"]
     notes[0] += "".join(f"; column `{name}` counts the rows and is left out" for name in left_out)
     count: int | None = None
     if columns.key is not None:
@@ -326,11 +326,11 @@ def _first_text(table: Table, name: str) -> str:
     return ""
 
 
-def described(table: Table) -> str:
+def described(table: Table, reading: Reading | None = None) -> str:
     """How a table's file was understood, in words."""
     file = getattr(table, "file", None)
     if file is not None:
-        return file.described()
+        return file.described(has_names=reading is not None and reading.ids is not None)
     columns = len(table.names)
     return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
 

@@ -172,8 +172,11 @@ class TextFile:
             return "same"
         return "no"
 
-    def described(self) -> str:
-        """How the file is written, in words: `tab separated, header: src, dst; ids from 0`."""
+    def described(self, *, has_names: bool = False) -> str:
+        """How the file is written, in words: `tab separated, header: src, dst; ids from 0`.
+
+        With `has_names` nodes have no first number, whatever the file is for.
+        """
         format_ = self.format
         if format_ == "delimited":
             separator = {"blanks": "blank"}.get(
@@ -195,7 +198,7 @@ class TextFile:
                 }[format_]
             ]
         text = ", ".join(parts)
-        has_names = self.has_names or format_ == "n_triples"
+        has_names = has_names or self.has_names or format_ == "n_triples"
         text += "" if has_names else f"; ids from {self.first_id}"
         comments = self.dialect["comment_lines"]
         if comments:

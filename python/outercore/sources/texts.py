@@ -150,7 +150,7 @@ def table_texts(
         for (batch,) in table.texts([column], empty=""):
             yield batch
 
-    note = f"{spec.path}: {described(table)}; column `{column}` is kept as text"
+    note = f"{spec.path}: {described(table, reading)}; column `{column}` is kept as text"
     texts: Texts = in_order
     if columns.key is not None:
         texts = _Keyed(table, columns.key, in_order, reading).batches
