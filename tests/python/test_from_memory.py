@@ -333,3 +333,10 @@ def test_objects_of_another_kind_are_told(tmp_path: Path) -> None:
             function(given, tmp_path / "g")
     with pytest.raises(InvalidError, match="nodes: expected a frame of pandas, found list"):
         oc.from_pandas(PAIRS, tmp_path / "g", nodes=[1])
+
+
+def test_values_in_place_of_names_of_columns_are_told(tmp_path: Path) -> None:
+    nodes = pd.DataFrame({"id": ["ann", "bob", "cy"], "age": [1, 2, 3]})
+    for given in ({"labels": np.array([0, 1, 0])}, {"features": np.eye(3)}):
+        with pytest.raises(InvalidError, match=r"expected names of columns of nodes"):
+            oc.from_pandas(PAIRS, tmp_path / "g", nodes=nodes, **given)

@@ -121,7 +121,7 @@ def from_networkx(
         "from_networkx",
         "graph",
         graph,
-        "is_directed",
+        "adjacency",
         "a graph of NetworkX",
         "pairs become one by `networkx.Graph(pairs)`",
     )
@@ -320,18 +320,18 @@ def _from_typed_dgl(
 def _require_frame(what: str, value: Any) -> None:
     """Errors: `InvalidError` for anything but a frame."""
     hint = f"`{what}=pandas.DataFrame({what})`" if what == "nodes" else "`pandas.DataFrame(edges)`"
-    require_kind("from_pandas", what, value, "columns", "a frame of pandas", hint)
+    require_kind("from_pandas", what, value, "iloc", "a frame of pandas", hint)
 
 
 def _rename_hint(nodes: Any) -> str:
     """How the first column of texts of a frame without ids becomes its ids."""
-    first = next((name for name in nodes.columns if nodes[name].dtype.kind == "O"), None)
-    way = (
-        "`nodes=nodes.set_index(COLUMN)`"
-        if first is None
-        else f"`nodes=nodes.set_index({first!r})`"
+    texts = (name for name, dtype in nodes.dtypes.items() if dtype.kind == "O")
+    first = next(texts, None)
+    column = "COLUMN" if first is None else repr(first)
+    return (
+        "`nodes` has no column `id`, so its index has the ids; by a column: "
+        f"`nodes=nodes.set_index({column})`"
     )
-    return f"`nodes` has no column `id`, so its index has the ids; by a column: {way}"
 
 
 def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:

@@ -67,6 +67,12 @@ def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) ->
     """
     if isinstance(graph.features, str):
         graph = replace(graph, features=[graph.features])
+    for what, names in (("features", graph.features), ("labels", [graph.labels])):
+        if not all(isinstance(name, str | None) for name in names):
+            raise InvalidError(
+                f"{graph.name}: {what}: expected names of {graph.column}s of nodes, found "
+                f"other values\nhint: make them a {graph.column} of the nodes, and give its name"
+            )
     keeps_gaps = options is not None and options.allow_nan
     source, notes = _Opening(graph, keeps_gaps=keeps_gaps).source()
     import_graph(source, out, options)
