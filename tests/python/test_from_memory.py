@@ -265,6 +265,8 @@ def test_hints_about_options_work_in_python(tmp_path: Path) -> None:
         oc.from_pandas(PAIRS, place)
     with pytest.raises(InvalidError, match=r"`options=oc\.ImportOptions\(undirected=True\)`"):
         oc.from_pandas(PAIRS, place, undirected=True)  # type: ignore[call-arg]
+    with pytest.raises(InvalidError, match=r"`options=oc\.ImportOptions\(memory='1GiB'\)`"):
+        oc.from_pandas(PAIRS, place, memory="1GiB")  # type: ignore[call-arg]
     with pytest.raises(InvalidError, match="did you mean `features`"):
         oc.from_pandas(PAIRS, place, feature=["x"])  # type: ignore[call-arg]
     with pytest.raises(InvalidError, match=r"expected `oc\.ImportOptions`, found dict"):

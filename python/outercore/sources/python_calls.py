@@ -47,7 +47,7 @@ def called_from_python(
     def called(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         for name in named:
             if name not in known:
-                raise _unknown(function.__name__, name, list(known))
+                raise _unknown(function.__name__, name, named[name], list(known))
         options = named.get("options")
         if not isinstance(options, ImportOptions | None):
             raise InvalidError(
@@ -75,10 +75,10 @@ def require_kind(
         )
 
 
-def _unknown(function: str, name: str, known: list[str]) -> InvalidError:
+def _unknown(function: str, name: str, value: object, known: list[str]) -> InvalidError:
     hint = suggestion(name, known)
     if name in _FIELDS:
-        hint = f"it is one of the options: {_as_argument(name, None)}"
+        hint = f"it is one of the options: `options=oc.ImportOptions({name}={value!r})`"
     return InvalidError(f"{function}: unknown argument `{name}`\nhint: {hint}")
 
 
