@@ -7,7 +7,6 @@ when it is done.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -31,6 +30,7 @@ from outercore.many_graphs import Labelled
 from outercore.mapped import blocks
 from outercore.names import Names
 from outercore.node_numbers import NodeNumbers
+from outercore.shell import quoted
 from outercore.storage import Storage, device_errors, require_directory_of, require_free
 
 VALUES = (".npy", ".parquet", ".csv")
@@ -62,7 +62,7 @@ def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> Non
     what = f"{option}: `{path}`" if option else f"`{path}`"
     if path.suffix.lower() not in endings:
         known = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
-        name = shlex.quote(str(path.with_suffix(endings[0])))
+        name = quoted(path.with_suffix(endings[0]))
         hint = f"\nhint: `--{option.removeprefix('--')} {name}`" if option else ""
         raise InvalidError(f"{what}: expected a name that ends in {known}{hint}")
 

@@ -350,6 +350,8 @@ def _show_types(given: _Options, found: dict[str, Any]) -> None:
     gaps = ("nan", "infinite", "unlabelled")
     counts: dict[str, Any] = {}
     for name, value in found.items():
+        if name.startswith("names/"):
+            continue
         if "/" in name:
             counts[name] = {gap: value[gap] for gap in gaps}
         elif name != "node_types":

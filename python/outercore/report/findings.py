@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator
 
 from outercore.config.durations import format_duration
 from outercore.report.runs import AlgorithmRun, EmbeddingRun, EpochRun, Recorded, Run
 from outercore.runs import record as records
+from outercore.shell import quoted
 
 _STAGES = {
     "sample": ("Sampling", "More threads help, or `--set budget.topology=resident` where it fits."),
@@ -39,7 +39,7 @@ def warnings(run: Recorded) -> list[str]:
     if not isinstance(run, EpochRun):
         return []
     found = [_loss(run)] if run.epochs else ["No epoch has ended: there is nothing to compare."]
-    data_set = shlex.quote(str(run.record["data_set"]["path"]))
+    data_set = quoted(run.record["data_set"]["path"])
     if run.epochs and all(epoch["score"] is None for epoch in run.epochs):
         found.append(
             "Validation did not happen: nothing says which epoch was best, or when to stop. "

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -107,7 +106,7 @@ class Embedding:
         if not path.exists() and (root / "model").exists():
             raise NotFoundError(
                 f"embedding `{root}`: it is a run of `outercore train`\n"
-                f"hint: `outercore evaluate {shlex.quote(str(root))}` scores it"
+                f"hint: `outercore evaluate {quoted(root)}` scores it"
             )
         if not path.exists():
             raise NotFoundError(
