@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+from outercore.config.sizes import as_option
 from outercore.errors import BudgetError, OutercoreError
 
-_MIB = 1 << 20
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
 _OPTION = re.compile(r"(?<!leave out )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
@@ -54,8 +54,7 @@ def with_command(
         # A training keeps the budget that it began with.
         if "train" in arguments[:1] and any(word.startswith("--resume") for word in arguments):
             return message
-        # Rounded up: a size as people read it is often a little less than what is needed.
-        command = _command(arguments, "--memory", f"{-(-error.needed // _MIB)}MiB")
+        command = _command(arguments, "--memory", as_option(error.needed))
         other = _MORE.sub("", hint)
         return f"{said}\nhint: `{command}`" + (f"; or {other}" if other else "")
     if "`outercore " in hint:

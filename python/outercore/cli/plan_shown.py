@@ -7,7 +7,7 @@ from typing import Any
 
 from outercore.cli import console
 from outercore.config.durations import format_duration
-from outercore.config.sizes import format_size
+from outercore.config.sizes import as_option, format_size
 
 _LIMITS = {
     "device": "the disk",
@@ -86,17 +86,11 @@ def verdict(planned: Mapping[str, Any]) -> str:
     reads = format_size(later["bytes"]) if later["bytes"] else "nothing"
     said = f"A later epoch reads {reads} and takes about {format_duration(later['seconds'])}; "
     said += f"{limit} limits it."
-    if not later["rows_read"]:
+    # Without memory of its own each validation empties the cache.
+    emptied = bool(later["bytes"]) and not planned["validation_memory"]
+    if not later["rows_read"] and not emptied:
         return f"{said} All feature rows stay in memory."
-    return f"{said} With {format_size(_for_all_rows(planned))} all feature rows stay in memory."
-
-
-def _for_all_rows(planned: Mapping[str, Any]) -> int:
-    """The budget that holds all feature rows beside everything else."""
-    training = planned["training"]
-    split = training["split"]
-    kept = split["constant_slots"] + split["dynamic_slots"]
-    slot = training["slots"] / max(kept, 1)
-    share = planned["validation_memory"] / planned["memory"]
-    more = (training["num_rows"] - kept) * slot / max(1 - share, 0.01)
-    return int(planned["memory"] + more)
+    enough = planned["all_rows_memory"]
+    if enough is None or enough <= planned["memory"]:
+        return f"{said} Each validation empties the cache." if emptied else said
+    return f"{said} With `--memory {as_option(enough)}` all feature rows stay in memory."

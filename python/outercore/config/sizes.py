@@ -89,5 +89,17 @@ def format_size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+def as_option(count: int) -> str:
+    """`count` bytes as the value of `--memory`, rounded up.
+
+    A size as people read it is often a little less than what is needed.
+
+    Example:
+        >>> as_option(3 * 1024**2 + 1)
+        '4MiB'
+    """
+    return f"{-(-count // 1024**2)}MiB"
+
+
 def _physical_memory(pages: str) -> int:
     return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")

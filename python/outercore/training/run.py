@@ -23,6 +23,7 @@ from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.shown import Forecast, Plan
 from outercore.split_names import find_split
+from outercore.training.all_rows import all_rows_memory
 from outercore.training.changes import changed, epochs_of
 from outercore.training.config import TrainConfig
 from outercore.training.forecast import forecast
@@ -125,7 +126,8 @@ def plan(
 
     Returns:
         `memory`, `validation_memory` and what is reserved (`in_degrees_memory`,
-        `embeddings_memory`, `edges_memory`) in bytes; `training`: the record's `plan` of a run with
+        `embeddings_memory`, `edges_memory`) in bytes; `all_rows_memory`: a budget that holds all
+        feature rows, `None` where it is not known; `training`: the record's `plan` of a run with
         these options; `forecast`: what
         `NeighborLoader.forecast` says with the training step, empty for whole graphs and edges.
 
@@ -150,7 +152,16 @@ def plan(
         work.prepare()
         expected = forecast(work, chosen, device_named(chosen.run.device))
         planned = Plan(loaders.training_plan)
-        return Plan({**loaders.shares, "training": planned, "forecast": Forecast(expected)})
+        share = chosen.budget.validation_share
+        enough = all_rows_memory(graph, loaders.shares, planned, share)
+        return Plan(
+            {
+                **loaders.shares,
+                "all_rows_memory": enough,
+                "training": planned,
+                "forecast": Forecast(expected),
+            }
+        )
 
 
 def _with_inputs(graph: Any, config: TrainConfig, observer: Observer) -> TrainConfig:
