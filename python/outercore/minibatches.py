@@ -27,9 +27,10 @@ from outercore.forecast import forecast
 from outercore.graph import EdgeType, Graph
 from outercore.graph_arrays import require_edges
 from outercore.input_nodes import Seeds
+from outercore.plans import LoaderPlan
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules
-from outercore.shown import Forecast, Plan, short
+from outercore.shown import Forecast, short
 from outercore.threads import checked_threads
 from outercore.typed_choice import (
     FeatureNames,
@@ -316,7 +317,7 @@ class MiniBatches(ABC, Generic[Batch]):
             BudgetError: with the least that would do.
         """
         self._follow_process_group()
-        return Plan(json.loads(self._core.plan()))
+        return LoaderPlan(json.loads(self._core.plan()))
 
     def forecast(self, step: Callable[[Batch], object] | None = None) -> dict[str, Any]:
         """What the first and a later epoch will read, and about how long they will take.

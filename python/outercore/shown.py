@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -23,6 +24,8 @@ _BYTES = frozenset(
     ]
 )
 """Names of sizes that do not end in `bytes` or `memory`."""
+_SECONDS = re.compile("seconds$|(?<!per)_s$")
+"""Names of times."""
 _FIRST = ("budget", "memory", "least", "seconds", "bottleneck", "hit_ratio", "bytes", "passes")
 """What people look for in a plan."""
 
@@ -58,7 +61,9 @@ class Plan(Shown, dict[str, Any]):
     def _shown(self) -> tuple[str, Rows]:
         names = [name for name in _FIRST if name in self]
         names += [name for name in self if name not in _FIRST]
-        rows = [(name, value_of(name, self[name])) for name in names if self[name] is not None]
+        rows = [
+            (words(name), value_of(name, self[name])) for name in names if self[name] is not None
+        ]
         if len(rows) > _MOST_ROWS:
             rows = [*rows[: _MOST_ROWS - 1], ("...", f"{len(rows) - _MOST_ROWS + 1} more")]
         return "Plan", rows
@@ -67,7 +72,8 @@ class Plan(Shown, dict[str, Any]):
 class Forecast(Shown, dict[str, Any]):
     """What epochs will take: a dictionary, shown by seconds, bytes and the bottleneck."""
 
-    def _shown(self) -> tuple[str, Rows]:
+    def epoch_rows(self) -> list[tuple[str, str]]:
+        """What the first and a later epoch take."""
         rows = []
         for key, name in (("first_epoch", "first epoch"), ("later_epochs", "later epochs")):
             if one := self.get(key):
@@ -75,7 +81,10 @@ class Forecast(Shown, dict[str, Any]):
                     f"{format_duration(one['seconds'])}, {format_size(round(one['bytes']))} read"
                 )
                 rows.append((name, f"{taken}, limited by: {one['bottleneck']}"))
-        return f"Forecast, {self.get('batches', 0):,} batches an epoch", rows
+        return rows
+
+    def _shown(self) -> tuple[str, Rows]:
+        return f"Forecast, {self.get('batches', 0):,} batches an epoch", self.epoch_rows()
 
 
 def html_table(title: str, rows: Rows) -> str:
@@ -106,12 +115,31 @@ def short(value: Any) -> str:
     return repr(value)
 
 
+def words(key: str) -> str:
+    """A key as people read it; the key of an array stays as it is.
+
+    Example:
+        >>> words("bytes_per_arc"), words("epoch_seconds"), words("latency_s")
+        ('bytes per arc', 'epoch time', 'latency')
+        >>> words("nodes/node/my_label")
+        'nodes/node/my_label'
+    """
+    if "/" in key:
+        return key
+    name = key.replace("_", " ")
+    if _SECONDS.search(key):
+        return name.removesuffix(" s") if key.endswith("_s") else f"{name[:-7]}time"
+    return name
+
+
 def value_of(name: str, value: Any) -> str:
-    """A value as people read it; what the name says are bytes has a unit."""
+    """A value as people read it; what the name says are bytes or seconds has a unit."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, (int, float)) and _SECONDS.search(name):
+        return format_duration(value)
     if isinstance(value, int):
         is_size = name in _BYTES or name.endswith(("bytes", "memory"))
         return format_size(value) if is_size else f"{value:,}"

@@ -54,6 +54,14 @@ def test_what_is_added_is_what_an_import_would_have_made(plain: Path, outcome: A
     assert batch.year.tolist()[:2] == [2000, 1999]
 
 
+def test_what_is_added_is_shown_in_words(plain: Path, outcome: Any) -> None:
+    np.save("other.npy", np.zeros(oc.open(plain).num_nodes, np.int64))
+    code, out, err = outcome("add", plain, "--array", "my_other=other.npy", "--labels", "other.npy")
+    assert code == 0, err
+    assert "nodes/node/y: task guessed  yes" in out
+    assert "nodes/node/my_other: rows" in out
+
+
 def test_nothing_is_added_where_one_array_is_wrong(plain: Path, outcome: Any) -> None:
     before, manifest = files_of(plain), (plain / "graph.json").read_bytes()
     np.save("x.npy", np.zeros((3, 2), np.float32))

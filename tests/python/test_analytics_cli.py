@@ -76,6 +76,7 @@ def test_plan_prints_the_plan_and_runs_nothing(
     code, out, err = outcome(*command, "--memory", "64MiB", "--save", "never")
     assert (code, err) == (0, "")
     assert "64.0 MiB" in out
+    assert "_" not in out.partition("\n")[2]
     code, out, _ = outcome(*command, "--memory", "64MiB", "--json")
     assert json.loads(out)["budget"] == 64 << 20
     assert "nodes/node/never" not in oc.open(data_set).arrays

@@ -33,7 +33,7 @@ def test_grid_explains_itself_with_an_example(outcome: Any) -> None:
 def test_grid_says_what_it_built(data_set: Path, outcome: Any) -> None:
     code, out, err = outcome("grid", data_set)
     assert (code, err) == (0, "")
-    assert "bytes_per_arc" in out
+    assert "bytes per arc" in out
     code, out, _ = outcome("grid", data_set, "--json")
     assert code == 0
     assert json.loads(out)["nodes"] == 120

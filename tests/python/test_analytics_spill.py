@@ -98,7 +98,7 @@ def test_a_result_without_room_is_saved_and_shown(
     arguments += ["--memory", memory, "--threads", "2", "--out", str(out), "--save", "rank"]
     arguments += ["--set", f"scratch={scratch}", "--record", "none"]
     assert command([*arguments, "--plan"]) == 0
-    assert "spill.groups" in capsys.readouterr().out
+    assert "passes over the sources" in capsys.readouterr().out
     assert command(arguments) == 0
     assert "state in scratch files" in capsys.readouterr().out
     expected = oc.pagerank(large, **RANKS)

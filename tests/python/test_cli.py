@@ -201,7 +201,7 @@ def test_probe_prints_a_line_for_each_point_and_marks_the_peaks(
     code, out, err = outcome("probe", "papers")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
-    assert ["latency_s", "0.0001"] in lines
+    assert ["latency", "0.1", "ms"] in lines
     assert ["4.0", "KiB", "1", "9,000", "36.9"] in lines
     assert ["4.0", "KiB", "256", "100,000", "409.6", "peak"] in lines
     assert ["1.0", "MiB", "1", "2,000", "2,097.2", "peak"] in lines

@@ -229,7 +229,7 @@ def test_the_command_line_imports_triples(
     )
     assert code == 0
     assert "entities" in out
-    assert "parts.train.triples" in out
+    assert "parts: train: triples" in out
 
 
 @pytest.mark.parametrize(

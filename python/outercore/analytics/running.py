@@ -26,7 +26,8 @@ from outercore.graph import Graph
 from outercore.likeness import hint_like
 from outercore.node_numbers import NodeNumbers
 from outercore.outputs import node_frame
-from outercore.shown import Plan, Rows, Shown, short, value_of
+from outercore.plans import RunPlan
+from outercore.shown import Rows, Shown, short, value_of, words
 from outercore.steady import steady
 
 Algorithm = Callable[..., NDArray[Any]]
@@ -79,10 +80,10 @@ class Run(Shown):
         return node_frame(graph, values, of_nodes=self.of_nodes, numbers=numbers)
 
     def _shown(self) -> tuple[str, Rows]:
-        facts = [(name, value_of(name, fact)) for name, fact in self.facts.items()]
+        facts = [(words(name), value_of(name, fact)) for name, fact in self.facts.items()]
         rows = [("values", short(self.values)), *facts]
         counted = [name for name in ("passes", "seconds") if name in self.counters]
-        rows += [(name, value_of(name, self.counters[name])) for name in counted]
+        rows += [(words(name), value_of(name, self.counters[name])) for name in counted]
         return f"Run of {self.algorithm}", rows
 
 
@@ -192,7 +193,7 @@ def plan_of(
         checkpoint if checkpoints else None,
     )
     vector = teleports(personalization, opened, run.relation)
-    return Plan(steady(root, lambda: _native.plan_algorithm(root, request, *vector)))
+    return RunPlan(steady(root, lambda: _native.plan_algorithm(root, request, *vector)))
 
 
 def _request(

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from outercore.cli.progress_line import GAP, ProgressLine
 from outercore.config.sizes import format_size
-from outercore.shown import value_of
+from outercore.shown import value_of, words
 from outercore.storage import device_errors
 
 _stdout = Console(highlight=False, soft_wrap=True)
@@ -115,7 +115,7 @@ Cells = Mapping[str, Callable[[Any], str]]
 def cells_of(names: Iterable[str]) -> Cells:
     """Columns that show values of records by their names."""
     return {
-        name.replace("_", " "): lambda record, name=name: value_of(name, record[name])  # type: ignore[misc]
+        words(name): lambda record, name=name: value_of(name, record[name])  # type: ignore[misc]
         for name in names
     }
 
@@ -256,9 +256,9 @@ def flat(
     """Nested values as rows of a table; whole numbers of the names in `sizes` are bytes."""
     rows: list[tuple[str, str]] = []
     for key, value in values.items():
-        name = f"{prefix}{key}"
+        name = f"{prefix}{words(key)}"
         if isinstance(value, Mapping):
-            rows.extend(flat(value, f"{name}.", sizes=sizes))
+            rows.extend(flat(value, f"{name}: ", sizes=sizes))
         else:
             is_size = key in sizes and type(value) is int
             rows.append((name, format_size(value) if is_size else value_of(key, value)))

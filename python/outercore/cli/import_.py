@@ -473,7 +473,7 @@ def notable(
         for name, value in console.flat(_with_texts(summary))
         if (
             value not in ("-", "0", "none")
-            and not (name.endswith("task_guessed") and value == "no")
+            and not (name.endswith("task guessed") and value == "no")
             and not name.startswith("names/")
         )
         or name in always

@@ -206,7 +206,7 @@ def _line(state: JobState) -> str:
         words.append(f"on cores {cores} with {value_of('memory', state.memory)}")
         words += [] if state.estimate is None else [f"about {state.estimate:.3g} s"]
     if state.status == "done":
-        words.append(f"in {value_of('seconds', state.seconds)} s")
+        words.append(f"in {value_of('seconds', state.seconds)}")
     return ", ".join([*words, *([state.error] if state.error else [])])
 
 

@@ -12,6 +12,7 @@ from outercore.config.durations import format_duration
 from outercore.config.sizes import format_size, parse_size
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
+from outercore.plans import embed_rows
 
 _SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
 _ORDER: console.Cells = {
@@ -87,7 +88,7 @@ def plan_embed(
         return
     orders, missing = planned.pop("orders", []), planned.pop("no_orders", {})
     warning = planned.pop("warning", None)
-    console.table("plan", _rows(planned))
+    console.table("plan", embed_rows(planned))
     if orders:
         console.columns(orders, _ORDER, style=lambda one: "bold" if one["chosen"] else "")
         for reason in missing.values():
@@ -105,58 +106,6 @@ def _bandwidths(text: str | None) -> tuple[float | None, float | None]:
     if not comma:
         raise InvalidError(f"--bandwidth: expected two sizes such as `2GB,1GB`, found `{text}`")
     return float(parse_size(read, "--bandwidth")), float(parse_size(write, "--bandwidth"))
-
-
-def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
-    rates = planned["rates"]
-    rows = [
-        ("entities", f"{planned['entities']:,}"),
-        ("relations", f"{planned['relations']:,}"),
-        ("triples", f"{planned['triples']:,}"),
-        ("budget", format_size(planned["budget_memory"])),
-        ("everything in memory takes", format_size(planned["everything_memory"])),
-        ("needed", format_size(planned["needed_memory"])),
-    ]
-    rows += [(f"  {name}", format_size(size)) for name, size in planned["parts_memory"].items()]
-    if planned["all_in_memory"]:
-        rows.append(("placement", "everything in memory"))
-    else:
-        count, slots = planned["partitions"], planned["slots"]
-        rows.append(("placement", f"{slots} of {count} partitions in memory, {planned['swap']}"))
-        sweeps = planned["walks"]["sweeps"]
-        mixed = [name for name in ("spread", "rename") if planned["walks"][name]]
-        group = planned["walks"]["group"]
-        if group > 1:
-            mixed.append(f"partitions of {group} parts")
-        walks = "one walk" if sweeps == 1 else f"{sweeps} walks"
-        rows.append(("epoch", ", ".join([f"{walks} through the order", *mixed])))
-    measured = ", measured" if rates.get("triples_measured") else ""
-    rows.append(("trains", f"{rates['triples_per_second']:,.0f} triples/s{measured}"))
-    if "read_bandwidth" in rates:
-        how = ", probed" if rates.get("read_probed") else ""
-        rows.append(("device reads", f"{format_size(rates['read_bandwidth'])}/s{how}"))
-        how = ", measured" if rates.get("write_measured") else ""
-        rows.append(("device writes", f"{format_size(rates['write_bandwidth'])}/s{how}"))
-    rows.append(("expected epoch", format_duration(planned["epoch_seconds"])))
-    for name, title in (("validation", "one validation"), ("final", "final figures")):
-        if (ranking := planned["ranking"].get(name)) is not None:
-            rows.append((title, _of_ranking(ranking)))
-    if (answers := planned.get("answers")) is not None:
-        memory = format_size(answers["memory"])
-        rows.append(("true answers", f"{answers['count']:,}, {memory}"))
-    return rows
-
-
-def _of_ranking(ranking: dict[str, Any]) -> str:
-    passes = ranking["passes"]
-    parts = [
-        format_duration(ranking["seconds"]),
-        f"{ranking['triples']:,} triples",
-        f"{passes:,} {'pass' if passes == 1 else 'passes'} over the table",
-    ]
-    if ranking["bytes_read"]:
-        parts.append(f"reads {format_size(ranking['bytes_read'])}")
-    return ", ".join(parts)
 
 
 def _theorem(orders: list[dict[str, Any]]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from outercore.cli import console
 from outercore.config.durations import format_duration
 from outercore.config.sizes import as_option, format_size
+from outercore.plans import train_rows
 
 _LIMITS = {
     "device": "the disk",
@@ -17,17 +18,11 @@ _LIMITS = {
     "processor": "the processor",
 }
 """What an epoch waits for."""
-_OTHERS = {
-    "in_degrees_memory": "in-degrees",
-    "embeddings_memory": "embeddings",
-    "edges_memory": "edges with times",
-}
-"""What else is in memory all the time."""
 
 
 def show_plan(planned: Mapping[str, Any]) -> None:
     """Prints the memory, the epochs and the verdict."""
-    console.table(f"a budget of {format_size(planned['memory'])}", _memory(planned))
+    console.table(f"a budget of {format_size(planned['memory'])}", train_rows(planned))
     if forecast := planned["forecast"]:
         cells: console.Cells = {
             "an epoch": lambda row: row[0],
@@ -36,30 +31,6 @@ def show_plan(planned: Mapping[str, Any]) -> None:
         }
         console.columns(_epochs(forecast), cells)
     console.data(verdict(planned))
-
-
-def _memory(planned: Mapping[str, Any]) -> list[tuple[str, str]]:
-    training = planned["training"]
-    rows = []
-    if topology := training.get("topology"):
-        where = "in memory" if topology["resident"] else "read from the disk"
-        rows.append(("topology", f"{format_size(topology['memory'])}, {where}"))
-    rows += [(name, format_size(planned[key])) for key, name in _OTHERS.items() if planned.get(key)]
-    if split := training.get("split"):
-        kept = split["constant_slots"] + split["dynamic_slots"]
-        share = min(kept / max(training["num_rows"], 1), 1.0)
-        rows.append(("feature rows", f"{format_size(training['slots'])}, {share:.0%} of all"))
-        if 0 < kept < training["num_rows"]:
-            static = split["constant_slots"]
-            rows.append(("  of them static", f"{static:,}, the others come and go"))
-        flight = training["sampled"] + training["delivered"]
-        rows.append(("batches", f"{format_size(flight)}, {split['group']} fetched together"))
-        buffers = format_size(training["staging"])
-        rows.append(("read buffers", f"{buffers}, {training['reads_in_flight']} reads in flight"))
-    else:
-        rows += console.flat(training)
-    rows.append(("validation", format_size(planned["validation_memory"])))
-    return rows
 
 
 def _epochs(forecast: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -16,8 +16,9 @@ from outercore.analytics.recorded import start
 from outercore.analytics.running import ALGORITHMS, Run, plan_of
 from outercore.cli import config_options, console, options
 from outercore.cli.run_nodes import METAVARS, with_ids
-from outercore.cli.run_output import described, plan_rows, show, warn
+from outercore.cli.run_output import described, show, warn
 from outercore.config.options import base_groups, groups_of, merge
+from outercore.plans import run_rows
 
 _NO_RECORD = Path("none")
 
@@ -106,7 +107,7 @@ def carry_out(job: Job) -> None:
             checkpoints=job.keeps_record,
         )
         title = f"plan of {job.algorithm} on {job.data_set}"
-        console.result(planned, title, plan_rows(planned), as_json=job.json)
+        console.result(planned, title, run_rows(planned), as_json=job.json)
         return
     out = None if job.out is None else str(job.out)
     config = AnalysisConfig(job.algorithm, chosen, job.run, job.save, out, job.overwrite)

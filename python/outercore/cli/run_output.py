@@ -19,8 +19,6 @@ from outercore.outputs import names_of_nodes
 if TYPE_CHECKING:
     from outercore.cli.run_job import Job
 
-_COUNTS = {"segments", "pinned_segments", "passes", "targets", "sources", "groups"}
-"""Numbers of a plan that are no bytes."""
 _WHOLE = 2**53
 """Up to here float64 holds every whole number."""
 
@@ -107,17 +105,6 @@ def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:
             (f"{held['group']}  {held['what']}", format_size(held["bytes"]) + local + reads)
         )
     return rows
-
-
-def plan_rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
-    """A plan as lines of a table: bytes but for counts, without what does not concern this run."""
-    shown = {
-        name: value
-        for name, value in planned.items()
-        if value is not None or name not in ("spill", "result_window", "checkpoint")
-    }
-    inner = {name for value in shown.values() if isinstance(value, dict) for name in value}
-    return console.flat(shown, sizes=(shown.keys() | inner) - _COUNTS)
 
 
 def _number(value: float) -> str:

@@ -25,7 +25,7 @@ from outercore.embedding.tables.placement import (
     walks_of,
 )
 from outercore.errors import InvalidError
-from outercore.shown import Plan
+from outercore.plans import EmbedPlan
 
 if TYPE_CHECKING:
     from outercore.embedding.data.parts import EmbedData
@@ -89,7 +89,7 @@ def plan(
         rates["triples_measured"] = True
     if not planned.placement.in_memory:
         _measure_device(Path(graph.root), read_bandwidth, write_bandwidth, rates)
-    return Plan(_as_json(chosen, planned, rates))
+    return EmbedPlan(_as_json(chosen, planned, rates))
 
 
 def _as_json(config: EmbedConfig, plan: Planned, rates: dict[str, Any]) -> dict[str, Any]:

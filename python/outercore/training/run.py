@@ -17,11 +17,12 @@ from outercore.far import FarOptions
 from outercore.graph_arrays import require_edges
 from outercore.many_graphs import Labelled, ManyGraphs
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
+from outercore.plans import LoaderPlan, TrainPlan
 from outercore.ranks import require_one_process
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
-from outercore.shown import Forecast, Plan
+from outercore.shown import Forecast
 from outercore.split_names import find_split
 from outercore.training.all_rows import all_rows_memory
 from outercore.training.changes import changed, epochs_of
@@ -151,10 +152,10 @@ def plan(
         loaders.training()
         work.prepare()
         expected = forecast(work, chosen, device_named(chosen.run.device))
-        planned = Plan(loaders.training_plan)
+        planned = LoaderPlan(loaders.training_plan)
         share = chosen.budget.validation_share
         enough = all_rows_memory(graph, loaders.shares, planned, share)
-        return Plan(
+        return TrainPlan(
             {
                 **loaders.shares,
                 "all_rows_memory": enough,
