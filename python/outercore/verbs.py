@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from outercore import analytics, embedding, training
 from outercore.analytics.request import Source, root_of
 from outercore.errors import InvalidError, NotFoundError
+from outercore.likeness import hint_like
 from outercore.runs.directory import is_data_set, made_by
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
             return training.plan(data_set, **options)
         case "embed":
             return embedding.plan(root_of(data_set), **options)
+    if job not in analytics.ALGORITHMS:
+        jobs = ("train", "embed", *analytics.ALGORITHMS)
+        raise InvalidError(
+            f"plan: expected one of {', '.join(jobs)}; found `{job}`{hint_like(job, jobs)}"
+        )
     return analytics.plan(job, data_set, **options)
 
 

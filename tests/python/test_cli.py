@@ -117,6 +117,11 @@ def test_the_version_is_data(outcome: Any) -> None:
         (["train", "x", "--epochs", "many"], "'--epochs'"),
         (["plan", "embed", "x"], "/x`: no such directory"),
         (["plan", "x"], "/x`: no such directory"),
+        (
+            ["plan", "label-propagation", "x", "--memory", "1GiB"],
+            "hint: `outercore run label-propagation x --memory 1GiB --plan`",
+        ),
+        (["plan", "trian", "x"], "found `trian`\nhint: `outercore plan train x`"),
         (["embed"], "embed: expected a data set, or `--resume RUN`"),
         (
             ["embed", "x", "--model", "gnn"],

@@ -43,6 +43,13 @@ def test_an_opened_graph_stands_for_its_directory(data_set: Path, tmp_path: Path
     oc.embed(graph, out=tmp_path / "embedded", dim=8, epochs=1, negatives=10, threads=1)
 
 
+def test_a_job_without_a_plan_is_refused_with_the_one_that_is_like_it(data_set: Path) -> None:
+    with pytest.raises(InvalidError, match=r"found `trian`\nhint: did you mean `train`\?"):
+        oc.plan("trian", data_set)
+    with pytest.raises(InvalidError, match=r"did you mean `pagerank`\?"):
+        oc.plan("pagerang", data_set)
+
+
 def test_what_is_no_run_is_refused(data_set: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="this is a data set"):
         oc.resume(data_set)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,8 +13,26 @@ from outercore.cli import config_options, console, options
 from outercore.cli.plan_embed import plan_embed
 from outercore.cli.plan_shown import show_plan
 from outercore.cli.train import network_of
+from outercore.errors import InvalidError
+from outercore.likeness import closest
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration
+
+
+def _require_no_job(words: list[str]) -> None:
+    """Errors: `InvalidError` where the first word is a job that has its plan elsewhere, or like one
+    of those that have it here."""
+    first = words[0]
+    if len(words) < 2 or words[1].startswith("-") or Path(first).exists():
+        return
+    from outercore.analytics import ALGORITHMS
+
+    if first.replace("-", "_") in ALGORITHMS:
+        command = shlex.join(["outercore", "run", *words, "--plan"])
+        raise InvalidError(f"plan: expected `train` or `embed`, found `{first}`\nhint: `{command}`")
+    if (job := closest(first, ("train", "embed"))) is not None:
+        command = shlex.join(["outercore", "plan", job, *words[1:]])
+        raise InvalidError(f"plan: expected `train` or `embed`, found `{first}`\nhint: `{command}`")
 
 
 class _TrainByDefault(TyperGroup):
@@ -26,6 +46,7 @@ class _TrainByDefault(TyperGroup):
             rest.remove(job)
             args = [job, *rest]
         elif args and args[0] not in ("-h", "--help"):
+            _require_no_job(args)
             args = ["train", *args]
         return super().parse_args(ctx, args)
 
