@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,14 @@ from outercore.config.sizes import format_size
 from outercore.shown import value_of, words
 from outercore.storage import device_errors
 
+_WIDEST = 80
+"""Columns of a line of sentences."""
+_UNLIMITED = 1 << 20
+"""Columns where there is no terminal."""
+_WORDS = re.compile(r"(\s*)((?:`[^`]*`|[^\s`]|`)+)")
+"""Words with the spaces before them; a command in backticks is one word."""
+_PARTS = re.compile(r"(\s*)(\S+(?: \S+)*)")
+"""Parts of a value, two spaces apart, with the spaces before them."""
 _stdout = Console(highlight=False, soft_wrap=True)
 _stderr = Console(stderr=True, highlight=False)
 
@@ -59,7 +68,7 @@ def _forget_output() -> None:
 def data(text: str) -> None:
     """One line of output that a script may read."""
     with _told():
-        _stdout.print(text, markup=False)
+        _stdout.print(_broken(_stdout, text), markup=False)
 
 
 def json_data(value: Any, *, indent: int | None = 1) -> None:
@@ -84,12 +93,17 @@ def _finite(value: Any) -> Any:
 
 
 def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Names and values, aligned, one a line whatever the width of the terminal."""
+    """Names and values, aligned, one a line.
+
+    On a narrow terminal the parts of a value, two spaces apart, continue below each other.
+    """
     width = max((len(name) for name, _ in rows), default=0)
+    indent = " " * (width + 4)
     with _told():
-        _stdout.print(title, style="bold", markup=False)
+        _stdout.print(_broken(_stdout, title), style="bold", markup=False)
         for name, value in rows:
-            _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), value))
+            shown = _broken(_stdout, indent + value, _PARTS)[len(indent) :]
+            _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), shown))
 
 
 def either(value: Any, text: str, *, as_json: bool) -> None:
@@ -127,7 +141,10 @@ def columns(
     by: Callable[[Any], Any] = lambda _: None,
     style: Callable[[Any], str] = lambda _: "",
 ) -> None:
-    """A row for each record, below an empty line; those of the same `by` are a section."""
+    """A row for each record, below an empty line; those of the same `by` are a section.
+
+    Values are cut on a terminal that is too narrow for them, never where the output is piped.
+    """
     shown = Table(*cells, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for column in shown.columns:
         column.no_wrap = True
@@ -139,7 +156,8 @@ def columns(
         shown.add_section()
     data("")
     with _told():
-        Console(highlight=False).print(shown)
+        width = None if _stdout.is_terminal else _UNLIMITED
+        Console(highlight=False, width=width).print(shown)
 
 
 def points(
@@ -160,7 +178,29 @@ def points(
 
 def note(text: str) -> None:
     """Something the user may want to know."""
-    _stderr.print(text, markup=False, soft_wrap=True)
+    _stderr.print(_broken(_stderr, text), markup=False, soft_wrap=True)
+
+
+def _broken(console: Console, text: str, words: re.Pattern[str] = _WORDS) -> str:
+    """Sentences in lines that a terminal has room for; elsewhere each stays a line.
+
+    A command in backticks stays whole, so that it can be copied.
+    """
+    if not console.is_terminal:
+        return text
+    return "\n".join(_lines(text, min(console.width, _WIDEST), words))
+
+
+def _lines(text: str, width: int, words: re.Pattern[str]) -> Iterator[str]:
+    """The lines of a text, each as long as `width` unless a single word is longer."""
+    for whole in text.split("\n"):
+        line = ""
+        for space, word in words.findall(whole):
+            if line.strip() and len(line) + len(space) + len(word) > width:
+                yield line
+                space, line = whole[: len(whole) - len(whole.lstrip())], ""
+            line += space + word
+        yield line
 
 
 def facts(needed: Sequence[str], more: Sequence[str], last: str) -> None:
@@ -169,7 +209,7 @@ def facts(needed: Sequence[str], more: Sequence[str], last: str) -> None:
     parts = [*needed, *more]
     while len(parts) > len(needed) and len(GAP.join([*parts, last])) > width:
         parts.pop()
-    note(GAP.join([*parts, last]))
+    _stderr.print(GAP.join([*parts, last]), markup=False, soft_wrap=True)
 
 
 def error(message: str) -> None:
@@ -184,9 +224,15 @@ def stopped(message: str) -> None:
 
 def _with_hint(label: str, style: str, message: str) -> None:
     first, _, hint = message.partition("\nhint: ")
-    _stderr.print(Text.assemble((label, style), first), soft_wrap=True)
+    _labelled(label, style, first)
     if hint:
-        _stderr.print(Text.assemble(("hint: ", "bold cyan"), hint), soft_wrap=True)
+        _labelled("hint: ", "bold cyan", hint)
+
+
+def _labelled(label: str, style: str, text: str) -> None:
+    shown = Text(_broken(_stderr, label + text))
+    shown.stylize(style, 0, len(label))
+    _stderr.print(shown, soft_wrap=True)
 
 
 def crash(problem: BaseException) -> None:
