@@ -115,6 +115,10 @@ def test_the_version_is_data(outcome: Any) -> None:
         (["train"], "train: expected a data set, or `--resume RUN`"),
         (["train", "x", "--resume", "y"], "a run knows its data set: leave `x` away"),
         (["train", "x", "--epochs", "many"], "'--epochs'"),
+        (
+            ["train", "x", "--batch-size", "0"],
+            "--batch-size (sampling.batch_size): expected at least 1, found 0",
+        ),
         (["plan", "embed", "x"], "/x`: no such directory"),
         (["plan", "x"], "/x`: no such directory"),
         (

@@ -100,11 +100,11 @@ class SamplingConfig:
         Option("In-neighbours per hop, nearest hop first; `-1` takes all.", common=True),
     ] = (15, 10)
     batch_size: Annotated[
-        int,
+        int | None,
         Option(
             "Nodes or edges in a batch, 1024 by default; or graphs, 64 by default.", common=True
         ),
-    ] = 0
+    ] = None
     replace: Annotated[bool, Option("Draw neighbours with replacement.")] = False
     features: Annotated[str, Option("Node array with the features.", common=True)] = "x"
     precision: Annotated[
@@ -129,8 +129,15 @@ class SamplingConfig:
     )
     test: Annotated[str, Option("Split that is scored at the end.", name="test_split")] = "test"
 
+    @property
+    def seeds(self) -> int:
+        """Seeds of a batch, in the configuration of a run."""
+        assert self.batch_size is not None
+        return self.batch_size
+
     def __post_init__(self) -> None:
-        within("sampling.batch_size", self.batch_size, 0, None)
+        if self.batch_size is not None:
+            within("sampling.batch_size", self.batch_size, 1, None)
         if not self.fanout:
             raise InvalidError("sampling.fanout: expected at least one hop, found none")
         for hop, count in enumerate(self.fanout):
@@ -324,7 +331,7 @@ class TrainConfig(Configuration):
     link: LinkConfig = field(default_factory=LinkConfig)
 
     def __post_init__(self) -> None:
-        if not self.sampling.batch_size:
+        if self.sampling.batch_size is None:
             size = _GRAPHS if self.of_graphs else _NODES_OR_EDGES
             object.__setattr__(self, "sampling", replace(self.sampling, batch_size=size))
 

@@ -81,7 +81,7 @@ class GraphWork(ScoredOnSplits):
             self._inputs,
             sampling.labels,
             memory=parse_size(config.budget.memory),
-            batch_size=sampling.batch_size,
+            batch_size=sampling.seeds,
         )
         self.loaders = _GraphLoaders(self._many, config, self._reader)
 
@@ -97,7 +97,7 @@ class GraphWork(ScoredOnSplits):
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
         """The network itself: it takes all neighbours already."""
-        size = self._config.sampling.batch_size
+        size = self._config.sampling.seeds
         return _GraphPredictor(self._reader, self.model, size, device, observer, stop)
 
     def facts(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class _GraphLoaders:
         return GraphLoader(
             self._reader,
             self._many.split(sampling.train),
-            sampling.batch_size,
+            sampling.seeds,
             shuffle=True,
             seed=self._config.run.seed,
         )

@@ -251,7 +251,7 @@ class Passes:
         """Batches of `nodes` with the training fan-outs and labels."""
         # Smaller than in training, to fit the smaller share of the budget; the same whatever the
         # budget is, because what is sampled depends on the batch.
-        batch_size = max(self._sampling.batch_size // 4, min(self._sampling.batch_size, 64))
+        batch_size = max(self._sampling.seeds // 4, min(self._sampling.seeds, 64))
         return self.batches(
             what,
             Sizes(batch_size, batch_size),

@@ -192,7 +192,7 @@ class Loaders:
         return self._open(
             num_neighbors=self.fanout(),
             input_nodes=sampling.train,
-            batch_size=sampling.batch_size,
+            batch_size=sampling.seeds,
             memory=self.training_memory,
             shuffle=True,
             replace=sampling.replace,

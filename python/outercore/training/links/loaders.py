@@ -48,7 +48,7 @@ class LinkLoaders(Loaders):
         edges = Adjacency(data.graph)
         self._negatives = Negatives(config.link, seed, data.graph.num_nodes, edges)
         ends = 2 + self._negatives.ends
-        size = config.sampling.batch_size
+        size = config.sampling.seeds
         self._order = EpochOrder(len(data.train()), size, ends, seed)
         pairs = [sum(data.sizes(one)) for one in data.parts]
         reserved = {
