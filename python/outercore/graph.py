@@ -30,6 +30,7 @@ from outercore.graph_arrays import (
 )
 from outercore.likeness import missing_attribute, suggestion
 from outercore.names import KEY, Names
+from outercore.runs.directory import made_by
 from outercore.shown import html_table
 from outercore.steady import steady
 
@@ -72,7 +73,15 @@ class Graph:
         self.root = Path(root)
         # A copy in another process may have another working directory.
         self._place = os.fspath(self.root.absolute())
-        self._core = steady(root, lambda: _core.DataSet(os.fspath(root)))
+        try:
+            self._core = steady(root, lambda: _core.DataSet(os.fspath(root)))
+        except NotFoundError:
+            if (job := made_by(self.root)) is None:
+                raise
+            raise NotFoundError(
+                f"data set `{root}`: this is a run of `outercore {job}`\n"
+                f"hint: `outercore report {root}` shows it"
+            ) from None
 
     @cached_property
     def _core(self) -> Any:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import outercore as oc
+from outercore import _native
 
 pytest.importorskip("plotly")
 
@@ -127,6 +131,7 @@ def test_epochs_have_about_ten_ticks_at_whole_numbers(most: int, step: int) -> N
     counted(figure, most)
     axis = figure.layout.xaxis
     assert (axis.tick0, axis.dtick, axis.tickformat) == (0, step, ",d")
+    assert axis.range == ((0.5, 1.5) if most == 1 else None)
 
 
 def test_axes_have_plain_numbers_and_each_its_unit() -> None:
@@ -160,3 +165,19 @@ def test_options_that_differ_stand_before_what_all_share(tmp_path: Path) -> None
     shared = page[page.index("<summary>What all have in common</summary>") :]
     assert "<tr><th>budget.memory</th><td colspan='2'>2GiB</td></tr>" in shared
     assert page.index(differing) < page.index(shared)
+
+
+def test_an_embedding_without_metrics_has_no_heading_for_them(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    described = {"nodes": 200, "degree": 6, "features": 8, "classes": 3, "seed": 1}
+    _native.generate("planted", tmp_path / "graph", described, lambda *_: None)
+    oc.embed(tmp_path / "graph", out=tmp_path / "run", dim=4, epochs=1, negatives=10, threads=1)
+    file = tmp_path / "run" / "record.json"
+    for headings, metrics in ((1, None), (0, [])):
+        content = json.loads(file.read_text())
+        if metrics is not None:
+            content["result"]["metrics"] = metrics
+            file.write_text(json.dumps(content))
+        write_report([tmp_path / "run"], tmp_path / f"{headings}.html")
+        page = (tmp_path / f"{headings}.html").read_text()
+        assert page.count("<h2>Figures</h2>") == headings

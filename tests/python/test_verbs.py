@@ -50,6 +50,14 @@ def test_a_job_without_a_plan_is_refused_with_the_one_that_is_like_it(data_set: 
         oc.plan("pagerang", data_set)
 
 
+def test_a_run_opened_as_a_data_set_is_refused_with_the_command_that_shows_it(
+    data_set: Path, tmp_path: Path
+) -> None:
+    oc.embed(data_set, out=tmp_path / "run", dim=4, epochs=1, negatives=10, threads=1)
+    with pytest.raises(NotFoundError, match="run of `outercore embed`\nhint: `outercore report "):
+        oc.open(tmp_path / "run")
+
+
 def test_what_is_no_run_is_refused(data_set: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="this is a data set"):
         oc.resume(data_set)

@@ -57,6 +57,9 @@ def counted(figure: go.Figure, most: int) -> None:
         if most <= 10 * times * power
     )
     figure.update_xaxes(tick0=0, dtick=step, tickformat=",d")
+    if most == 1:
+        # Around a single point Plotly takes 0 to 2, and the 0 touches that of the other axis.
+        figure.update_xaxes(range=[0.5, 1.5])
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ def sections(runs: Sequence[EmbeddingRun]) -> list[str]:
     moving = [run for run in runs if run.order]
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
-        "<h2>Figures</h2>",
-        grid(*(charts.figures(runs, part) for part in parts)),
+        *(["<h2>Figures</h2>", grid(*(charts.figures(runs, one) for one in parts))] * bool(parts)),
         *(_figures(run) for run in runs if run.metrics),
         "<h2>Learning</h2>",
         grid(common.loss(runs), *common.scores(runs), common.throughput(runs)),
