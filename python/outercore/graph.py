@@ -23,6 +23,7 @@ from outercore.graph_arrays import (
     instead_of,
     key_called,
     numbers_of,
+    refuse_run,
     refuse_several_types,
     require_one_name,
     texts_called,
@@ -30,7 +31,6 @@ from outercore.graph_arrays import (
 )
 from outercore.likeness import missing_attribute, suggestion
 from outercore.names import KEY, Names
-from outercore.runs.directory import made_by
 from outercore.shown import html_table
 from outercore.steady import steady
 
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 NODE = "node"
 """The node type of a graph of one type."""
-_NODE_PREFIX = f"nodes/{NODE}/"
-_EDGE_PREFIX = "edges/edge/"
-_SPLIT_PREFIX = "splits/"
 _TOPOLOGY = ("offsets", "sources", "ids")
 
 
@@ -76,12 +73,8 @@ class Graph:
         try:
             self._core = steady(root, lambda: _core.DataSet(os.fspath(root)))
         except NotFoundError:
-            if (job := made_by(self.root)) is None:
-                raise
-            raise NotFoundError(
-                f"data set `{root}`: this is a run of `outercore {job}`\n"
-                f"hint: `outercore report {root}` shows it"
-            ) from None
+            refuse_run(self.root)
+            raise
 
     @cached_property
     def _core(self) -> Any:
@@ -250,7 +243,7 @@ class Graph:
             InvalidError: the data set does not say.
         """
         rows = self.manifest["edge_types"]["edge"].get("rows")
-        if rows is None and _EDGE_PREFIX + "ids" not in self.arrays:
+        if rows is None and "edges/edge/ids" not in self.arrays:
             rows = self.num_edges
         if rows is None:
             raise InvalidError(
@@ -414,10 +407,7 @@ class Graph:
         return Names(self.root, self.arrays, "relation")
 
     def keys_of(self, node_type: str) -> Names | None:
-        """The keys by which the nodes of a type were imported, in a graph of several types.
-
-        ``None`` where they have none, or are the numbers of the nodes.
-        """
+        """The keys by which the nodes of a type were imported; ``None`` where they have none."""
         kind = f"{node_type}.{KEY}"
         if not self.is_typed or f"names/{kind}.order" not in self.arrays:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from outercore import _core
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import suggestion
 from outercore.names import Names
+from outercore.runs.directory import made_by
+from outercore.shell import quoted
 from outercore.split_names import find_split
 
 if TYPE_CHECKING:
@@ -103,6 +106,15 @@ def texts_called(graph: Graph, name: str) -> Names | None:
     kind = ".".join(name.removeprefix("nodes/").rsplit("/", 1))
     kind = kind if "." in kind and "/" in name else f"node.{name}"
     return Names(graph.root, graph.arrays, kind) if f"names/{kind}.bytes" in graph.arrays else None
+
+
+def refuse_run(root: Path) -> None:
+    """Errors: `NotFoundError` for the directory of a run in place of a data set."""
+    if (job := made_by(root)) is not None:
+        raise NotFoundError(
+            f"data set `{root}`: this is a run of `outercore {job}`\n"
+            f"hint: `outercore report {quoted(root)}` shows it"
+        ) from None
 
 
 def refuse_several_types(graph: Graph) -> None:
