@@ -44,7 +44,10 @@ def test_the_verdict_names_what_limits_and_what_would_hold_all_rows() -> None:
     assert verdict({**planned(), "all_rows_memory": None}) == said
     assert verdict({**planned(), "all_rows_memory": 2 * GIB}) == said
     emptied = {**planned(rows_read=0), "validation_memory": 0}
-    assert verdict(emptied).endswith(" With `--memory 6144MiB` all feature rows stay in memory.")
+    assert verdict(emptied) == (
+        f"{said} Each validation empties the cache. "
+        "With `--memory 6144MiB` all feature rows stay in memory."
+    )
     emptied["all_rows_memory"] = GIB
     assert verdict(emptied) == f"{said} Each validation empties the cache."
 

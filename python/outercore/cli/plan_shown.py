@@ -61,7 +61,9 @@ def verdict(planned: Mapping[str, Any]) -> str:
     emptied = bool(later["bytes"]) and not planned["validation_memory"]
     if not later["rows_read"] and not emptied:
         return f"{said} All feature rows stay in memory."
+    if emptied:
+        said += " Each validation empties the cache."
     enough = planned["all_rows_memory"]
     if enough is None or enough <= planned["memory"]:
-        return f"{said} Each validation empties the cache." if emptied else said
+        return said
     return f"{said} With `--memory {as_option(enough)}` all feature rows stay in memory."
