@@ -116,16 +116,20 @@ def short(value: Any) -> str:
 
 
 def words(key: str) -> str:
-    """A key as people read it; the key of an array stays as it is.
+    """A key as people read it; the key of an array stays as it is, that of an edge type has commas.
 
     Example:
         >>> words("bytes_per_arc"), words("epoch_seconds"), words("latency_s")
         ('bytes per arc', 'epoch time', 'latency')
         >>> words("nodes/node/my_label")
         'nodes/node/my_label'
+        >>> words("my_author__writes__paper")
+        'my_author,writes,paper'
     """
     if "/" in key:
         return key
+    if "__" in key:
+        return key.replace("__", ",")
     name = key.replace("_", " ")
     if _SECONDS.search(key):
         return name.removesuffix(" s") if key.endswith("_s") else f"{name[:-7]}time"

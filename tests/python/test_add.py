@@ -178,7 +178,7 @@ def test_texts_that_are_added_are_told(named: Path, outcome: Any) -> None:
     Path("titles.csv").write_text("id,title\nann,First\n")
     code, out, told = outcome("add", named, "--text", "title=titles.csv:title")
     assert code == 0, told
-    assert re.search(rf"texts/node.title.rows +{oc.open(named).num_nodes}\n", out)
+    assert re.search(rf"texts/node.title: rows +{oc.open(named).num_nodes}\n", out)
     assert "ids from" not in told
 
 

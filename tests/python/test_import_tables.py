@@ -255,7 +255,7 @@ def test_dangling_keys_are_dropped_and_counted(tmp_path: Path, outcome: Run) -> 
     code, shown, told = outcome("import", "shop", "--dangling", "drop", "--out", "graph")
     assert code == 0, told
     (line,) = (line for line in shown.splitlines() if "dangling" in line)
-    assert line.split() == ["dangling_dropped.visit__customer__customer", "2"]
+    assert line.split() == ["dangling", "dropped:", "visit,customer,customer", "2"]
     assert edges_by_type(oc.open("graph"))["visit__customer__customer"] == [(0, 0, 1)]
 
 
