@@ -179,7 +179,7 @@ impl GridSource {
     /// What the keys of edge arrays begin with.
     ///
     /// # Errors
-    /// Several edge types, each with arrays of its own.
+    /// The edge types, where there are several: each has its own arrays.
     fn array_prefix(&self) -> Result<String, &[EdgePart]> {
         match &self.origin {
             Origin::Triples { .. } => Ok(format!("{}.", keys::TRIPLES)),

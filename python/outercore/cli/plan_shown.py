@@ -57,7 +57,7 @@ def verdict(planned: Mapping[str, Any]) -> str:
     reads = format_size(later["bytes"]) if later["bytes"] else "nothing"
     said = f"A later epoch reads {reads} and takes about {format_duration(later['seconds'])}; "
     said += f"{limit} limits it."
-    # Without memory of its own each validation empties the cache.
+    # A validation without a share of the memory takes all of it, and the cache is lost.
     emptied = bool(later["bytes"]) and not planned["validation_memory"]
     if not later["rows_read"] and not emptied:
         return f"{said} All feature rows stay in memory."
