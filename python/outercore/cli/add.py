@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -12,7 +12,7 @@ from outercore.cli import console, options
 from outercore.cli.import_ import notable
 from outercore.sources.additions import Additions
 from outercore.sources.additions import add as add_arrays
-from outercore.sources.graph import ImportOptions
+from outercore.sources.graph import ArrayOptions
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
 
@@ -41,14 +41,7 @@ class _Options:
             "`TYPE=FILE`.",
         ),
     ] = None
-    split: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--split",
-            help="`NAME=FILE` with ids or a mask, may be repeated; or `.npz` with train, valid and "
-            "test.",
-        ),
-    ] = None
+    split: options.Split = None
     array: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,26 +67,10 @@ class _Options:
             "repeated.",
         ),
     ] = None
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="What the labels are: `classification`, `multi-label` or `regression`; by their "
-            "values by default."
-        ),
-    ] = None
     fill: Annotated[
         float | None, typer.Option(help="What stands for missing values; `nan` keeps them.")
     ] = None
-    feature_dtype: Annotated[
-        str | None,
-        typer.Option(help="`float32`, `float16` or `bfloat16`; the file's by default."),
-    ] = None
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Register a `.npy` of features without copying it.")
-    ] = False
-    memory: Annotated[
-        str, typer.Option(help="Memory budget: `8GiB`, `25%` of the machine, or `auto`.")
-    ] = "1GiB"
+    how: ArrayOptions
     overwrite: options.Overwrite = False
     text: Annotated[TextOptions, _TEXTS]
     json: options.Json = False
@@ -124,14 +101,9 @@ def add(given: _Options) -> None:
         fill=None if keeps_gaps else given.fill,
         keeps_gaps=keeps_gaps,
     )
-    how = ImportOptions(
-        task=given.task,  # type: ignore[arg-type]  # it looks at it itself
-        memory=given.memory,
-        feature_dtype=given.feature_dtype,  # type: ignore[arg-type]
-        in_place=given.in_place,
-        overwrite=given.overwrite,
-        allow_nan=keeps_gaps,
-    )
+    how = replace(given.how, allow_nan=keeps_gaps)
     with console.bars(quiet=given.json) as progress:
-        found = add_arrays(given.data_set, wanted, how, progress, console.note)
+        found = add_arrays(
+            given.data_set, wanted, how, progress, console.note, overwrite=given.overwrite
+        )
     console.result(found, str(given.data_set), notable(found, always=()), as_json=given.json)

@@ -82,14 +82,7 @@ class _Options:
             "`TYPE.COLUMN` or `TYPE=FILE`.",
         ),
     ] = None
-    split: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--split",
-            help="`NAME=FILE` with ids or a mask, may be repeated; or `.npz` with train, valid and "
-            "test.",
-        ),
-    ] = None
+    split: options.Split = None
     array: Annotated[
         list[str] | None,
         typer.Option("--array", help="`NAME=FILE`: any further node array; may be repeated."),

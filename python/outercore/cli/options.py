@@ -140,6 +140,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 OutDataSet = Annotated[
     Path, typer.Option("--out", help="Directory of the data set to write.", show_default=False)
 ]
+Split = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--split",
+        help="`NAME=FILE` with ids or a mask, may be repeated; or `.npz` with train, valid and "
+        "test.",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
 
 

@@ -21,7 +21,7 @@ from outercore.names import Names
 from outercore.outputs import names_of_nodes
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
-from outercore.sources.graph import ImportOptions, NodeArray, feed_array, require_place
+from outercore.sources.graph import ArrayOptions, NodeArray, feed_array, require_place
 from outercore.sources.inputs import without_label
 from outercore.sources.keyed import NodeIds
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
@@ -56,9 +56,11 @@ class Additions:
 def add(
     root: Path,
     given: Additions,
-    options: ImportOptions,
+    options: ArrayOptions,
     progress: Progress,
     note: Callable[[str], object],
+    *,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Adds arrays to the data set in `root`, all at once; returns what became of each.
 
@@ -77,7 +79,7 @@ def add(
     require_place(arrays, options)
     for text in (text for array in arrays for text in array.rows.notes):
         note(text)
-    with Addition(root, progress, overwrite=options.overwrite) as addition:
+    with Addition(root, progress, overwrite=overwrite) as addition:
         for array in arrays:
             feed_array(addition, array, options, progress)
         require_unchanged([state for array in arrays for state in array.rows.files])
@@ -87,7 +89,7 @@ def add(
 class _Opening:
     """The files of `given`, opened for a data set."""
 
-    def __init__(self, graph: Graph, given: Additions, options: ImportOptions) -> None:
+    def __init__(self, graph: Graph, given: Additions, options: ArrayOptions) -> None:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_nodes(graph)
         memory = parse_size(options.memory) // 4

@@ -94,8 +94,8 @@ class GraphSource:
 
 
 @dataclass(frozen=True)
-class ImportOptions:
-    """How the inputs become a graph."""
+class ArrayOptions:
+    """How files become arrays of nodes."""
 
     task: Annotated[
         Literal["classification", "multi-label", "regression"] | None,
@@ -104,13 +104,6 @@ class ImportOptions:
             "by default."
         ),
     ] = None
-    undirected: Annotated[
-        bool | None, Option("Store every edge in both directions.", off="--directed")
-    ] = None
-    self_loops: Annotated[Literal["keep", "drop", "add"], Option("`keep`, `drop` or `add`.")] = (
-        "keep"
-    )
-    duplicates: Annotated[Literal["keep", "drop"], Option("`keep` or `drop`.")] = "keep"
     memory: Annotated[
         str | int, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True)
     ] = "1GiB"
@@ -119,18 +112,34 @@ class ImportOptions:
         Option("`float32`, `float16` or `bfloat16`; the file's by default."),
     ] = None
     in_place: Annotated[bool, Option("Register a `.npy` of features without copying it.")] = False
-    overwrite: Annotated[bool, Option("Replace a data set that is there already.")] = False
     allow_nan: bool = False
     """Whether missing values stay missing, as NaN; otherwise they are refused."""
-    command: str = ""
 
     def __post_init__(self) -> None:
-        one_of("self_loops", self.self_loops, ("keep", "drop", "add"))
-        one_of("duplicates", self.duplicates, ("keep", "drop"))
         if self.task is not None:
             one_of("task", self.task, ("classification", "multi-label", "regression"))
         if self.feature_dtype is not None:
             one_of("feature_dtype", self.feature_dtype, ("float32", "float16", "bfloat16"))
+
+
+@dataclass(frozen=True)
+class ImportOptions(ArrayOptions):
+    """How the inputs become a graph."""
+
+    undirected: Annotated[
+        bool | None, Option("Store every edge in both directions.", off="--directed")
+    ] = None
+    self_loops: Annotated[Literal["keep", "drop", "add"], Option("`keep`, `drop` or `add`.")] = (
+        "keep"
+    )
+    duplicates: Annotated[Literal["keep", "drop"], Option("`keep` or `drop`.")] = "keep"
+    overwrite: Annotated[bool, Option("Replace a data set that is there already.")] = False
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("self_loops", self.self_loops, ("keep", "drop", "add"))
+        one_of("duplicates", self.duplicates, ("keep", "drop"))
 
 
 def _silent(phase: str, done: int, total: int, unit: str) -> None:
@@ -182,7 +191,7 @@ def import_graph(
     return found | add_graphs(Path(out), source.graphs)
 
 
-def require_place(arrays: list[NodeArray], options: ImportOptions) -> None:
+def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
     """Errors: `InvalidError` where features shall stay in place and none lie in a `.npy`, and where
     an array and a text have one name."""
     texts = {array.name for array in arrays if array.role == "names"}
@@ -221,7 +230,7 @@ def _import_nodes(
 
 
 def feed_array(
-    importer: Arrays, array: NodeArray, options: ImportOptions, progress: Progress
+    importer: Arrays, array: NodeArray, options: ArrayOptions, progress: Progress
 ) -> None:
     """Hands an array to the importer, whole or chunk by chunk."""
     rows = array.rows
