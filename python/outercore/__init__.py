@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from outercore.link_loader import LinkNeighborLoader
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
-    from outercore.sources.frames import from_dgl, from_networkx, from_pandas, from_scipy
+    from outercore.sources.dgl import from_dgl
+    from outercore.sources.frames import from_networkx, from_pandas, from_scipy
     from outercore.sources.graph import ImportOptions
     from outercore.sources.pyg import from_pyg
     from outercore.sources.triples import TripleOptions, import_triples
@@ -138,9 +139,8 @@ _LAZY = {
     "NeighborSampler": "outercore.sampler",
     "SampledSubgraph": "outercore.sampler",
     "TripleOptions": "outercore.sources.triples",
-    **dict.fromkeys(
-        ("from_dgl", "from_networkx", "from_pandas", "from_scipy"), "outercore.sources.frames"
-    ),
+    **dict.fromkeys(("from_networkx", "from_pandas", "from_scipy"), "outercore.sources.frames"),
+    "from_dgl": "outercore.sources.dgl",
     "from_pyg": "outercore.sources.pyg",
     "import_triples": "outercore.sources.triples",
     "partition_order": "outercore.embedding.tables.order",

@@ -121,7 +121,7 @@ def dgl_graph() -> Any:
             "train_mask": torch.tensor([True, False, False, True]),
             "year": torch.tensor([1, 2, 3, 4]),
         },
-        edata={"w": torch.tensor([1.0, 2.0, 3.0])},
+        edata={"w": torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16, requires_grad=True)},
     )
 
 
