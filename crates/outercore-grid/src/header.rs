@@ -28,8 +28,8 @@ pub(crate) const ALL: [&str; 7] = [HEADER, PIECES, BLOCKS, ORDER, OUT_DEGREES, I
 pub(crate) const MEND: &str =
     "run `outercore check DATASET`; `outercore grid DATASET --overwrite` builds the grid anew";
 
-/// The command that builds the grid of a data set anew, with the edge type or the relation and with the
-/// array `weights` where they are given.
+/// The command that builds the grid of a data set anew, with the edge type or the relation, and
+/// with the array `weights`, where they are given.
 pub fn rebuild_command(
     data_set: &DataSet,
     relation: Option<&str>,

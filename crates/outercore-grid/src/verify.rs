@@ -24,12 +24,12 @@ const CHUNK: Bytes = Bytes::mib(1);
 
 /// Decodes every piece of a data set's grid and lists what is wrong; nothing if it is sound.
 ///
-/// Every checksum, row and column is checked; edges ascend; the order has each node once; degrees
-/// are those of the edges and those into each node those of the CSC or the triples; weights are finite and the
-/// least one is that of the header.
+/// Every checksum, row and column is checked. Edges ascend, and the order has each node once.
+/// Degrees are those of the edges; those into each node are those of the CSC or the triples.
+/// Weights are finite, and the least one is that of the header.
 ///
-/// **Cost**: reads the grid and the offsets or triples once; holds 16 bytes a connected node (8 where
-/// symmetric), 4 bytes a node, 64 bytes a piece, and at most 2 MiB for one piece.
+/// **Cost**: reads the grid, and the offsets or triples, once; holds 16 bytes a connected node (8
+/// where symmetric), 4 bytes a node, 64 bytes a piece, and at most 2 MiB for one piece.
 ///
 /// # Errors
 /// `NotFound`: there is no grid. A failed read, and those of `on_progress`; what is wrong with the

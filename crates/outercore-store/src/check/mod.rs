@@ -99,8 +99,8 @@ impl Report {
 /// otherwise, checksums, CSC structure, the ranges of labels, splits and triples, and where names
 /// end.
 ///
-/// **Cost**: reads every array once, in order; a few MiB of memory, and a bit a name where an array has
-/// their order.
+/// **Cost**: reads every array once, in order; a few MiB of memory, and a bit for each name where
+/// an array has their order.
 ///
 /// # Errors
 /// Only those of `progress`: what is wrong with the data set is in the report.
