@@ -44,8 +44,8 @@ pub struct Converted {
 ///
 /// # Errors
 /// `NotFound`: no such array. `Invalid`: a type that is not smaller, a value that would become
-/// infinite, with its row and column; labels, splits or topology. `Unsupported`: a data set that takes updates. `Corrupt`: other
-/// bytes than were written. Those of the disk and of `on_progress`.
+/// infinite, with its row and column; labels, splits or topology. `Unsupported`: a data set that
+/// takes updates. `Corrupt`: other bytes than were written. Those of the disk and of `on_progress`.
 pub fn convert(
     disk: &dyn Disk,
     root: &Path,
