@@ -212,7 +212,7 @@ impl<'a> Committer<'a> {
 ///
 /// # Errors
 /// Failed reads and writes; the data set is as before then, or holds the snapshot.
-pub(crate) fn fold_snapshot(
+pub fn fold_snapshot(
     disk: &dyn Disk,
     root: &Path,
     snapshot: &Snapshot,

@@ -14,8 +14,8 @@ mod open;
 mod replay;
 mod watch;
 
-pub use committer::{Ack, Committer, NEW_NODE, Snapshot, resolve};
+pub use committer::{Ack, Committer, NEW_NODE, Snapshot, fold_snapshot, resolve};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
-pub use open::{WRITER_MEMORY, open, verify};
+pub use open::{WRITER_MEMORY, answer, open, open_on, requests, verify};
 pub use watch::{Commit, Unwatched, Watch};

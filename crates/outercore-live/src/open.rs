@@ -33,6 +33,22 @@ const REQUEST: &str = ".request";
 /// As [`DataSet::open`]; a damaged log; failed writes; those of `keep_going`, which is called often
 /// meanwhile.
 pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
+    open_on(&RealDisk, root, keep_going, &|| {
+        std::thread::sleep(WAIT);
+        Ok(())
+    })
+}
+
+/// [`open`] on another disk. Calls `wait` between two looks whether a server has answered.
+///
+/// # Errors
+/// As [`open`]; those of `wait`.
+pub fn open_on(
+    disk: &dyn Disk,
+    root: &Path,
+    keep_going: KeepGoing<'_>,
+    wait: KeepGoing<'_>,
+) -> Result<DataSet> {
     let data_set = DataSet::open(root)?;
     let Some(live) = &data_set.manifest().live else { return Ok(data_set) };
     if !is_pending(&data_set, live)? {
@@ -43,7 +59,7 @@ pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
         keep_going()?;
         if let Some(lock) = FileLock::try_directory(root)? {
             drop(request);
-            fold_log(root, &lock, keep_going)
+            fold_log(disk, root, &lock, keep_going)
                 .context("updates in the log cannot be folded into the arrays")?;
             return DataSet::open(root);
         }
@@ -52,7 +68,7 @@ pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
             Some(request) if !request.file.exists() => return DataSet::open(root),
             Some(_) => {}
         }
-        std::thread::sleep(WAIT);
+        wait()?;
     }
 }
 
@@ -102,14 +118,14 @@ impl Drop for Request {
 }
 
 /// The files by which readers ask for a fold.
-pub(crate) fn requests(root: &Path) -> Vec<PathBuf> {
+pub fn requests(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(log::directory(root)).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     paths.filter(|path| path.to_string_lossy().ends_with(REQUEST)).collect()
 }
 
 /// Tells readers that what they asked for is in the arrays.
-pub(crate) fn answer(disk: &dyn Disk, requests: &[PathBuf]) {
+pub fn answer(disk: &dyn Disk, requests: &[PathBuf]) {
     for request in requests {
         // Its reader may have gone.
         let _ = disk.remove_file(request);
@@ -120,9 +136,14 @@ pub(crate) fn answer(disk: &dyn Disk, requests: &[PathBuf]) {
 ///
 /// # Errors
 /// As [`Committer::open`] and [`Committer::fold`].
-fn fold_log(root: &Path, lock: &FileLock, keep_going: KeepGoing<'_>) -> Result<()> {
-    Committer::open(&RealDisk, root, lock)?.fold(lock, keep_going)?;
+fn fold_log(
+    disk: &dyn Disk,
+    root: &Path,
+    lock: &FileLock,
+    keep_going: KeepGoing<'_>,
+) -> Result<()> {
+    Committer::open(disk, root, lock)?.fold(lock, keep_going)?;
     // Also those that came meanwhile: no update was acknowledged since.
-    answer(&RealDisk, &requests(root));
+    answer(disk, &requests(root));
     Ok(())
 }

@@ -1,0 +1,79 @@
+//! A simulator of everything that shares a data set: a server that starts, replays its log, takes
+//! updates, folds and answers; commands beside it that read, compute and check; kills, crashes of the
+//! machine and flipped bits.
+//!
+//! All of it runs over one simulated disk. A seed decides every interleaving, every draw and every
+//! fault, so a failing seed fails again: `OUTERCORE_SIMULATOR_SEED=7 cargo test -p outercore-testkit
+//! --test simulator`. `OUTERCORE_SIMULATOR_SECONDS` says how long to look for new ones.
+
+mod disk;
+mod life;
+mod turns;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use world::World;
+
+/// Seeds that are always tried.
+const SEEDS: u64 = 150;
+
+/// Seeds that once found a fault, with the fault.
+const FOUND: &[(u64, &str)] = &[];
+
+#[test]
+fn seeds_that_once_found_a_fault_find_none() {
+    for &(seed, fault) in FOUND {
+        simulate(seed).unwrap_or_else(|failure| panic!("{fault}\n{failure}"));
+    }
+}
+
+#[test]
+fn whatever_is_interleaved_killed_or_damaged_nothing_is_lost_or_wrong() {
+    if let Some(seed) = number("OUTERCORE_SIMULATOR_SEED") {
+        return simulate(seed).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+    let seconds = Duration::from_secs(number("OUTERCORE_SIMULATOR_SECONDS").unwrap_or(0));
+    let first = number("OUTERCORE_SIMULATOR_FIRST").unwrap_or(0);
+    let most = number("OUTERCORE_SIMULATOR_FAILURES").unwrap_or(1);
+    let (began, mut failures) = (Instant::now(), Vec::new());
+    let mut seed = first;
+    while seed < first + SEEDS || began.elapsed() < seconds {
+        if let Err(failure) = simulate(seed) {
+            eprintln!("{failure}");
+            failures.push(seed);
+            if failures.len() as u64 >= most {
+                break;
+            }
+        }
+        seed += 1;
+    }
+    println!("{} seeds in {:?}", seed - first, began.elapsed());
+    assert!(failures.is_empty(), "failing seeds: {failures:?}");
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect(name))
+}
+
+/// Lives of a machine with one data set, one after another.
+fn simulate(seed: u64) -> Result<(), String> {
+    let mut world = World::new(seed);
+    for life in 0..world.lives() {
+        life::live(&mut world, life);
+        if !world.failures.is_empty() {
+            break;
+        }
+    }
+    if world.failures.is_empty() {
+        world.close();
+    }
+    match world.failures.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "seed {seed}:\n  {}\n{}",
+            world.events.join("\n  "),
+            world.failures.join("\n")
+        )),
+    }
+}
