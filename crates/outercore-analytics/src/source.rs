@@ -4,6 +4,8 @@ use outercore_core::{Error, ErrorKind, Result};
 use outercore_grid::{BuildOptions, Grid, GridSource, rebuild_command};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
+use outercore_store::editor::is_served;
+use outercore_store::linked;
 
 use crate::config::RunConfig;
 use crate::stream_run::OnProgress;
@@ -48,8 +50,17 @@ pub(crate) fn open_grid(
         overwrite: true,
         ..BuildOptions::default()
     };
-    outercore_grid::build(&RealDisk, data_set, &options, on_progress)?;
-    let data_set = DataSet::open(data_set.root())?;
+    let built = outercore_grid::build(&RealDisk, data_set, &options, on_progress);
+    let data_set = match built {
+        Ok(_) => data_set.reopen()?,
+        // It is the server's to change: the grid is built in a private copy.
+        Err(_) if is_served(data_set)? => {
+            let copy = linked(data_set)?;
+            outercore_grid::build(&RealDisk, &copy, &options, on_progress)?;
+            copy.reopen()?
+        }
+        Err(error) => return Err(error),
+    };
     let grid = Grid::open(&data_set)?;
     check_grid(&data_set, &grid, algorithm, weights, config)?;
     Ok((data_set, grid))

@@ -32,6 +32,9 @@ pub const MANIFEST_FILE: &str = "graph.json";
 /// Name of the directory in which an import keeps its state until the manifest is there.
 pub const IMPORT_DIRECTORY: &str = ".import";
 
+/// Name of the directory with manifests that were replaced and may still be in use.
+pub const GENERATIONS_DIRECTORY: &str = ".generations";
+
 /// The value of the manifest's `format` member.
 pub const FORMAT_NAME: &str = "outercore";
 

@@ -47,6 +47,10 @@ impl Disk for DirectDisk {
         RealDisk.rename(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        RealDisk.link(from, to)
+    }
+
     fn remove_file(&self, path: &Path) -> Result<()> {
         RealDisk.remove_file(path)
     }

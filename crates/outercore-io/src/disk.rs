@@ -41,6 +41,10 @@ pub trait Disk: Send + Sync {
     /// Replaces `to` by `from`, atomically.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
+    /// Gives the file at `from` a second name; `to` must be free. The kind of the error is
+    /// `Unsupported` where the file system has no second names.
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+
     /// Removes a file; one that is not there is no error.
     fn remove_file(&self, path: &Path) -> Result<()>;
 

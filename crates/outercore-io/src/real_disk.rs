@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use outercore_core::{Context, Result};
+use outercore_core::{Context, Error, ErrorKind, Result};
 
 use crate::disk::{Disk, WriteFile};
 use crate::disk::{Unnamed, create_passing, open_unnamed};
@@ -50,6 +50,18 @@ impl Disk for RealDisk {
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         std::fs::rename(from, to)
             .with_context(|| format!("rename `{}` to `{}`", from.display(), to.display()))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        // What file systems without hard links, and those with limits to them, answer.
+        const UNSUPPORTED: [i32; 4] = [libc::EPERM, libc::EOPNOTSUPP, libc::ENOSYS, libc::EMLINK];
+        let doing = || format!("link `{}` to `{}`", to.display(), from.display());
+        match std::fs::hard_link(from, to) {
+            Err(error) if error.raw_os_error().is_some_and(|os| UNSUPPORTED.contains(&os)) => {
+                Err(Error::new(ErrorKind::Unsupported, error.to_string()).context(doing()))
+            }
+            linked => linked.with_context(doing),
+        }
     }
 
     fn remove_file(&self, path: &Path) -> Result<()> {

@@ -9,6 +9,7 @@ use outercore_format::Update;
 use outercore_io::{Disk, FileLock};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::{Applied, Delta, Replaced};
+use outercore_store::generations;
 use outercore_store::paged::PagedTopology;
 
 use crate::fold::{KeepGoing, enable, fold};
@@ -227,8 +228,11 @@ pub fn fold_snapshot(
     if !is_held {
         fold(disk, &data_set, &snapshot.delta, lock, keep_going)?;
     }
+    drop(data_set);
     // A process that was killed between the two has left them.
     log::remove_before(disk, root, first)?;
+    // The fold stands whether or not the room of the old arrays is given back.
+    let _ = generations::tidy_held(disk, root, lock);
     (!is_held).then(|| DataSet::open(root)).transpose()
 }
 

@@ -11,6 +11,7 @@ use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_format::Update;
 use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
+use outercore_store::generations;
 
 use crate::committer::{Ack, Committer, Snapshot, fold_snapshot};
 use crate::open::{answer, requests};
@@ -77,13 +78,8 @@ enum Message {
     Rebase(DataSet, SyncSender<Result<()>>),
 }
 
-/// Who waits for a fold.
-#[derive(Default)]
-struct Wanted {
-    replies: Vec<SyncSender<Result<u64>>>,
-    /// Whether the snapshot must stand on the newest arrays after it.
-    rebase: bool,
-}
+/// Waits for a fold.
+type Waiting = SyncSender<Result<u64>>;
 
 struct Shared {
     root: std::path::PathBuf,
@@ -93,7 +89,7 @@ struct Shared {
     watch: Arc<dyn Watch>,
     snapshot: RwLock<Arc<Snapshot>>,
     status: Mutex<LiveStatus>,
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<Vec<Waiting>>,
     wake: Condvar,
     stopping: AtomicBool,
 }
@@ -189,23 +185,9 @@ impl LiveGraph {
     /// # Errors
     /// Failed reads and writes; the graph then works as before the call.
     pub fn fold(&self) -> Result<u64> {
-        self.want(false)
-    }
-
-    /// As [`LiveGraph::fold`]; the snapshot stands on the newest arrays after it. For a reader that
-    /// comes too late to open those that it stands on: they were folded into newer ones.
-    ///
-    /// # Errors
-    /// As [`LiveGraph::fold`].
-    pub fn refresh(&self) -> Result<u64> {
-        self.want(true)
-    }
-
-    fn want(&self, rebase: bool) -> Result<u64> {
         let (reply, answer) = mpsc::sync_channel(1);
         let mut wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        wanted.replies.push(reply);
-        wanted.rebase |= rebase;
+        wanted.push(reply);
         drop(wanted);
         self.shared.wake.notify_one();
         answer.recv().map_err(|_| Error::internal("the graph is being closed"))?
@@ -344,14 +326,16 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         let (mut waiting, _) = shared
             .wake
             .wait_timeout_while(waiting, LOOK, |waiting| {
-                waiting.replies.is_empty() && !shared.stopping.load(Ordering::Relaxed)
+                waiting.is_empty() && !shared.stopping.load(Ordering::Relaxed)
             })
             .unwrap_or_else(PoisonError::into_inner);
         if shared.stopping.load(Ordering::Relaxed) {
             return;
         }
-        let Wanted { replies, rebase } = std::mem::take(&mut *waiting);
+        let replies = std::mem::take(&mut *waiting);
         drop(waiting);
+        // Readers of old arrays may have ended. What fails now is tried again.
+        let _ = generations::tidy_held(&*shared.disk, &shared.root, &shared.lock);
         let asked = requests(&shared.root);
         let status = shared.status().clone();
         let has_rested =
@@ -364,7 +348,7 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
             continue;
         }
         let began = Instant::now();
-        let folded = fold_once(shared, writer, is_large || rebase);
+        let folded = fold_once(shared, writer, is_large);
         shared.watch.folded(began.elapsed(), folded.is_err());
         let mut status = shared.status();
         match &folded {
@@ -372,7 +356,7 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
                 status.folded = *lsn;
                 status.folds += 1;
                 status.fold_failure = None;
-                if is_large || rebase {
+                if is_large {
                     exchanged = Some((Instant::now(), began.elapsed()));
                 }
             }

@@ -11,8 +11,6 @@ use std::time::Instant;
 use axum::http::StatusCode;
 use outercore_analytics::{Algorithm, Inputs, Outcome, ResultFile, RunConfig};
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_live::LiveGraph;
-use outercore_store::LinkedDataSet;
 use outercore_store::dataset::DataSet;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -27,9 +25,6 @@ const MOST_WAITING: usize = 8;
 
 /// Finished analyses that are kept with their results. Older ones are removed.
 const MOST_ENDED: usize = 16;
-
-/// How often arrays are linked that are replaced meanwhile.
-const ATTEMPTS: usize = 3;
 
 /// How far an analysis is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -130,7 +125,7 @@ impl Analyst {
     pub fn start(graph: Arc<Graph>, config: RunConfig, failures: Failures) -> Result<Self> {
         if let Graph::Live(_) = &*graph {
             // No other process links arrays of a data set that this process holds.
-            LinkedDataSet::remove_left(graph.view().data_set().root())?;
+            outercore_store::remove_left(graph.view().data_set().root())?;
         }
         let analyses = Analyses::default();
         let own = analyses.clone();
@@ -360,20 +355,9 @@ fn compute(
     };
     match graph {
         Graph::Fixed(_) => run(graph.view().data_set()),
-        Graph::Live(live) => run(linked(live)?.data_set()),
-    }
-}
-
-/// The current graph in files that do not change while it does.
-fn linked(live: &LiveGraph) -> Result<LinkedDataSet> {
-    let root = live.snapshot().data_set.root().to_owned();
-    let mut attempt = 1;
-    loop {
-        live.fold()?;
-        match DataSet::open(&root).and_then(|data_set| LinkedDataSet::new(&data_set, "analysis")) {
-            // A fold replaced arrays before they were linked.
-            Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
-            made => return made,
+        Graph::Live(live) => {
+            live.fold()?;
+            run(&DataSet::open(live.snapshot().data_set.root())?)
         }
     }
 }

@@ -20,9 +20,6 @@ use crate::refusal::Refusal;
 use crate::served::{Served, Versioned};
 use crate::states::States;
 
-/// How often arrays are opened that are exchanged meanwhile.
-const OPENINGS: usize = 3;
-
 /// Errors that are kept for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
 
@@ -206,7 +203,7 @@ impl Work {
         let now = Instant::now();
         self.metrics.window(window.len());
         let graph = Arc::clone(&self.graph);
-        let view = self.view(&graph);
+        let view = graph.view();
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
         let most_nodes = self.requests.most_nodes();
         let mut alone = Vec::new();
@@ -281,24 +278,6 @@ impl Work {
         answered.map_err(|error| refuse(&self.failures, &error))?;
         let answer = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
         answer.ok_or_else(Refusal::failed)
-    }
-
-    /// The graph as it is now, with its arrays open. Where they cannot be opened the answers say so.
-    fn view<'g>(&mut self, graph: &'g Graph) -> View<'g> {
-        let mut view = graph.view();
-        for _ in 0..OPENINGS {
-            match (self.requests.of(&view), graph) {
-                (Err(error), Graph::Live(live)) if error.kind() == ErrorKind::NotFound => {
-                    // They were folded into newer ones before they were opened here.
-                    if let Err(error) = live.refresh() {
-                        self.failures.note(&error);
-                    }
-                    view = graph.view();
-                }
-                _ => break,
-            }
-        }
-        view
     }
 
     fn answer_together(&mut self, view: &View<'_>, seed: u64, mut jobs: Vec<Job>) {

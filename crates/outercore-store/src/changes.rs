@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use outercore_core::{Error, Result};
-use outercore_format::{Manifest, keys};
+use outercore_format::{MANIFEST_FILE, Manifest, keys};
 use outercore_io::Disk;
 use serde::{Deserialize, Serialize};
 
-use crate::claims::{inside, remove_files};
+use crate::generations;
 
 /// The file in a data set that names them while it is changed.
 const CHANGES: &str = ".change.json";
@@ -42,18 +42,28 @@ impl Changes {
         disk.replace(&root.join(CHANGES), &text)
     }
 
-    /// Removes the files that `manifest`, which counts, does not name, and then the note.
+    /// Removes the files that neither `manifest`, which counts, nor a reader needs, and then the note.
     pub fn clean(&self, disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
-        let named = inside(manifest);
-        remove_files(disk, root, self.files.iter().filter(|file| !named.contains(*file)))?;
+        generations::remove_unused(disk, root, manifest, self.files.iter())?;
         disk.remove_file(&root.join(CHANGES))
     }
 }
 
 /// Ends the clean-up of a change that was stopped in `root`, which must be held.
 pub(crate) fn recover(disk: &dyn Disk, root: &Path, manifest: &Manifest) {
-    if let Some(changes) = Changes::load(root) {
-        // What stays is unused, and the next writer tries again.
-        let _ = changes.clean(disk, root, manifest);
+    for file in [CHANGES, MANIFEST_FILE] {
+        // What a stopped `Disk::replace` leaves.
+        let temporary = root.join(file).with_extension("tmp");
+        if temporary.exists() {
+            let _ = disk.remove_file(&temporary);
+        }
     }
+    // What stays is unused, and the next writer tries again.
+    let _ = match Changes::load(root) {
+        Some(changes) => changes.clean(disk, root, manifest),
+        None if generations::are_left(root) => {
+            generations::remove_unused(disk, root, manifest, std::iter::empty())
+        }
+        None => Ok(()),
+    };
 }

@@ -9,6 +9,7 @@ use outercore_io::Disk;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::DataSet;
+use crate::generations;
 use crate::hold::JOURNAL;
 
 /// The file in `.import` that names them.
@@ -67,9 +68,13 @@ impl Claims {
 
     /// Removes what the import has replaced and what it left over, now that `manifest` is there.
     pub fn clean(&self, disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
-        let named = inside(manifest);
-        let unnamed = self.replaced.iter().chain(self.files.values());
-        remove_all(disk, root, unnamed.filter(|file| !named.contains(*file)))
+        if !root.join(IMPORT_DIRECTORY).exists() {
+            return Ok(());
+        }
+        remove_journal(disk, root)?;
+        let files = self.replaced.iter().chain(self.files.values());
+        generations::remove_unused(disk, root, manifest, files)?;
+        remove_all(disk, root, std::iter::empty())
     }
 }
 
@@ -122,8 +127,7 @@ pub(crate) fn remove_all<'a>(
     if !state.exists() {
         return Ok(());
     }
-    disk.remove_file(&state.join(JOURNAL))?;
-    disk.sync_dir(&state)?;
+    remove_journal(disk, root)?;
     remove_files(disk, root, files)?;
     let context = || format!("directory `{}`", state.display());
     for entry in std::fs::read_dir(&state).with_context(context)? {
@@ -138,7 +142,14 @@ pub(crate) fn remove_all<'a>(
     disk.remove_dir_all(&state)
 }
 
-/// Removes `files` below `root`, and the directories that are empty then.
+fn remove_journal(disk: &dyn Disk, root: &Path) -> Result<()> {
+    let state = root.join(IMPORT_DIRECTORY);
+    disk.remove_file(&state.join(JOURNAL))?;
+    disk.sync_dir(&state)
+}
+
+/// Removes `files` below `root`, and the directories that are empty then. That is durable, so that
+/// none comes back after a crash once nobody knows of it any more.
 pub(crate) fn remove_files<'a>(
     disk: &dyn Disk,
     root: &Path,
@@ -154,9 +165,16 @@ pub(crate) fn remove_files<'a>(
         directories.extend(above.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned));
     }
     for directory in directories.iter().rev() {
-        disk.remove_empty_dir(&root.join(directory))?;
+        let directory = root.join(directory);
+        disk.remove_empty_dir(&directory)?;
+        if directory.exists() {
+            disk.sync_dir(&directory)?;
+        }
     }
-    Ok(())
+    match directories.is_empty() {
+        true => Ok(()),
+        false => disk.sync_dir(root),
+    }
 }
 
 /// The names that the file of the array under `key` may have, the usual one first.

@@ -10,10 +10,12 @@ use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
 use outercore_format::keys::{self, Group};
 use outercore_format::{ArrayEntry, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Schema};
 
+use crate::generations::{self, Pin, Pinned};
+use crate::linked::LinkedDirectory;
 use crate::npy::{check_len, grouped};
 
 /// A manifest of more than this is none of ours.
-const MAX_MANIFEST: u64 = 64 << 20;
+pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 
 /// A data set whose manifest has been parsed and whose files have the lengths it asks for.
 ///
@@ -30,11 +32,19 @@ const MAX_MANIFEST: u64 = 64 << 20;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// While it is open, or a copy of it, the files that its manifest names stay where they are,
+/// whatever is committed meanwhile ([`crate::generations`]).
 #[derive(Clone, Debug)]
 pub struct DataSet {
     root: PathBuf,
     manifest: Arc<Manifest>,
     schema: Arc<Schema>,
+    generation: Arc<str>,
+    /// `None` where the file system has no locks.
+    _pin: Option<Pin>,
+    /// Of a private copy: its directory.
+    linked: Option<Arc<LinkedDirectory>>,
 }
 
 /// An array of a data set: where its bytes are and what they mean.
@@ -171,8 +181,43 @@ impl DataSet {
         }
     }
 
+    /// As [`DataSet::open`], for a copy of an opened data set in another process: its `generation`
+    /// where that is still on disk, else the current one.
+    ///
+    /// # Errors
+    /// As [`DataSet::open`].
+    pub fn open_generation(path: impl AsRef<Path>, generation: &str) -> Result<Self> {
+        let current = Self::open(path)?;
+        if &*current.generation == generation {
+            return Ok(current);
+        }
+        match generations::pin_old(&current.root, generation) {
+            Some(old) => Self::of(&current.root, old),
+            None => Ok(current),
+        }
+    }
+
+    /// The private copy in `directory`, which is removed with the last `DataSet` opened on it.
+    pub(crate) fn open_linked(directory: Arc<LinkedDirectory>) -> Result<Self> {
+        let opened = Self::open(directory.path())?;
+        Ok(Self { linked: Some(directory), ..opened })
+    }
+
+    /// Opens it again, as it is now.
+    ///
+    /// # Errors
+    /// As [`DataSet::open`].
+    pub fn reopen(&self) -> Result<Self> {
+        Ok(Self { linked: self.linked.clone(), ..Self::open(&self.root)? })
+    }
+
     fn open_once(root: &Path) -> Result<Self> {
-        let manifest = Self::read_manifest(root)?;
+        let context = || format!("data set `{}`", root.display());
+        Self::of(root, pin_manifest(root).with_context(context)?)
+    }
+
+    fn of(root: &Path, pinned: Pinned) -> Result<Self> {
+        let manifest = parse(root, &pinned.bytes)?;
         for (key, entry) in &manifest.arrays {
             ArrayRef::new(root, key, entry)
                 .check_len(entry.external)
@@ -180,7 +225,14 @@ impl DataSet {
                 .map_err(|error| error.hint("run `outercore check DATASET`"))?;
         }
         let schema = Arc::new(manifest.schema()?);
-        Ok(Self { root: root.to_owned(), manifest: Arc::new(manifest), schema })
+        Ok(Self {
+            root: root.to_owned(),
+            manifest: Arc::new(manifest),
+            schema,
+            generation: generations::name_of(&pinned.bytes).into(),
+            _pin: pinned.pin,
+            linked: None,
+        })
     }
 
     /// Reads and validates the manifest in `root`, without a look at the arrays.
@@ -189,15 +241,18 @@ impl DataSet {
     /// As [`DataSet::open`].
     pub fn read_manifest(root: &Path) -> Result<Manifest> {
         let context = || format!("data set `{}`", root.display());
-        let bytes = read_manifest_bytes(root).with_context(context)?;
-        Manifest::from_json(&bytes)
-            .with_context(|| format!("`{MANIFEST_FILE}`"))
-            .with_context(context)
+        parse(root, &read_manifest_bytes(root).with_context(context)?)
     }
 
     /// The directory, absolute.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// A name for what the data set held when it was opened, by which another process can open the
+    /// same ([`DataSet::open_generation`]).
+    pub fn generation(&self) -> &str {
+        &self.generation
     }
 
     /// The manifest.
@@ -421,10 +476,21 @@ impl DataSet {
     }
 }
 
+fn parse(root: &Path, manifest: &[u8]) -> Result<Manifest> {
+    Manifest::from_json(manifest)
+        .with_context(|| format!("`{MANIFEST_FILE}`"))
+        .with_context(|| format!("data set `{}`", root.display()))
+}
+
 /// The bytes of `graph.json`.
 pub(crate) fn read_manifest_bytes(root: &Path) -> Result<Vec<u8>> {
-    let file = match File::open(root.join(MANIFEST_FILE)) {
-        Ok(file) => file,
+    pin_manifest(root).map(|pinned| pinned.bytes)
+}
+
+/// The bytes of `graph.json`, and the hold on what it names.
+fn pin_manifest(root: &Path) -> Result<Pinned> {
+    let pinned = match generations::pin(&root.join(MANIFEST_FILE)) {
+        Ok(pinned) => pinned,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(no_manifest(root));
         }
@@ -433,15 +499,13 @@ pub(crate) fn read_manifest_bytes(root: &Path) -> Result<Vec<u8>> {
         }
         Err(error) => return Err(Error::from(error).context(format!("`{MANIFEST_FILE}`"))),
     };
-    let mut bytes = Vec::new();
-    file.take(MAX_MANIFEST + 1).read_to_end(&mut bytes).with_context(|| MANIFEST_FILE)?;
-    if bytes.len() as u64 > MAX_MANIFEST {
+    if pinned.bytes.len() as u64 > MAX_MANIFEST {
         return Err(Error::corrupt(format!(
             "`{MANIFEST_FILE}` has more than {} bytes",
             grouped(MAX_MANIFEST)
         )));
     }
-    Ok(bytes)
+    Ok(pinned)
 }
 
 fn no_manifest(root: &Path) -> Error {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
+use outercore_format::{GENERATIONS_DIRECTORY, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
 use outercore_io::Disk;
 
 use crate::changes;
@@ -17,8 +17,9 @@ use crate::hold::{Hold, journal_path};
 
 /// What lies in a data set beside the arrays and does not belong to it, and what a new file system
 /// begins with.
-const OWN: [&str; 7] = [
+const OWN: [&str; 8] = [
     IMPORT_DIRECTORY,
+    GENERATIONS_DIRECTORY,
     ".grid",
     "device.json",
     "far.json",

@@ -12,6 +12,7 @@ use outercore_io::{Disk, FileLock};
 use crate::changes::{self, Changes};
 use crate::claims::{claimed, inside, numbered, recover};
 use crate::dataset::{ArrayRef, DataSet, read_manifest_bytes};
+use crate::generations;
 use crate::hold::{held, lock};
 
 /// Makes `manifest` the truth about the data set in `root`.
@@ -41,6 +42,7 @@ pub fn commit(disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
     }
     let path = root.join(MANIFEST_FILE);
     let is_new = !path.exists();
+    generations::retain(disk, root)?;
     disk.replace(&path, manifest.to_file().as_bytes())?;
     if is_new { sync_parent(disk, root) } else { Ok(()) }
 }
@@ -67,6 +69,16 @@ fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
 fn served(root: &Path) -> Error {
     let text = format!("data set `{}`: a server takes updates for it", root.display());
     Error::invalid(text).hint("stop the server first, or write the result to a file by `--out`")
+}
+
+/// Whether a server takes updates for `data_set` now, so that nobody else may change it.
+///
+/// # Errors
+/// Those of opening its directory.
+pub fn is_served(data_set: &DataSet) -> Result<bool> {
+    let root = data_set.root();
+    // It may take updates only since it was opened.
+    Ok(lock(root)?.is_none() && DataSet::read_manifest(root)?.live.is_some())
 }
 
 /// Between two looks whether a data set is free.
@@ -248,8 +260,8 @@ impl<'a> ManifestEditor<'a> {
         self.manifest.arrays.insert(key.to_owned(), entry);
     }
 
-    /// Commits, then removes the files that the new manifest no longer names. One that cannot be
-    /// removed stays behind unused.
+    /// Commits, then removes the files that neither the new manifest nor a reader of an older one
+    /// needs. One that cannot be removed stays behind unused.
     ///
     /// # Errors
     /// As [`commit`]; `Invalid` if somebody else has changed the data set meanwhile.

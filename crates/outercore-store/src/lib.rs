@@ -14,6 +14,7 @@ pub mod delta;
 mod destination;
 pub mod editor;
 pub mod generate;
+pub mod generations;
 mod hold;
 mod ids;
 pub mod import;
@@ -25,5 +26,5 @@ mod relation_names;
 pub mod row_values;
 pub mod topology;
 
-pub use linked::LinkedDataSet;
+pub use linked::{linked, remove_left};
 pub use topology::{Extent, Topology, resident};

@@ -1,80 +1,86 @@
-//! A copy of a data set by hard links, which does not change when the original does.
+//! A copy of a data set by hard links, to which more arrays can be added.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::MANIFEST_FILE;
+use outercore_io::FileLock;
 
 use crate::dataset::DataSet;
 
 /// Prefix of the directories, in the data set that they are of.
 const PREFIX: &str = ".linked-";
 
-/// A temporary copy of a data set whose arrays are hard links to the original files.
-///
-/// Array files never change; updates write new files. So the copy keeps its state, and takes no
-/// space for files that the original still has. Dropping it removes its directory.
+/// The file in such a directory that its process holds.
+const IN_USE: &str = "in-use";
+
+/// A temporary directory with hard links to arrays of a data set; removed when dropped.
 #[derive(Debug)]
-pub struct LinkedDataSet {
-    data_set: DataSet,
-    directory: PathBuf,
+pub(crate) struct LinkedDirectory {
+    path: PathBuf,
+    _lock: FileLock,
 }
 
-impl LinkedDataSet {
-    /// Links the arrays of `data_set`, within its directory; `name` must be
-    /// unique among the copies that exist.
-    ///
-    /// # Errors
-    /// `NotFound`: an array was replaced meanwhile, and `data_set` is old. `Io`, also where the file
-    /// system has no hard links.
-    pub fn new(data_set: &DataSet, name: &str) -> Result<Self> {
-        let directory = data_set.root().join(format!("{PREFIX}{name}"));
-        remove(&directory)?;
-        let made = link(data_set, &directory).and_then(|()| DataSet::open(&directory));
-        match made {
-            Ok(data_set) => Ok(Self { data_set, directory }),
-            Err(error) => {
-                // What is left is removed before the next one of this name.
-                let _ = remove(&directory);
-                Err(error)
-            }
-        }
-    }
-
-    /// Removes the copies of killed processes from the data set in `root`.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn remove_left(root: &Path) -> Result<()> {
-        for entry in fs::read_dir(root)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-                remove(&entry.path())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The data set.
-    pub fn data_set(&self) -> &DataSet {
-        &self.data_set
+impl LinkedDirectory {
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 
-impl Drop for LinkedDataSet {
+impl Drop for LinkedDirectory {
     fn drop(&mut self) {
-        // What is left is removed at the next start.
-        let _ = remove(&self.directory);
+        // What is left is removed when the next copy is made.
+        let _ = remove(&self.path);
     }
+}
+
+/// A private copy of `data_set` within its directory. What is committed to the copy, such as a grid,
+/// changes nothing of the original. The copy takes no space for arrays, and is removed with the last
+/// [`DataSet`] opened on it.
+///
+/// # Errors
+/// `Io`, also where the file system has no hard links or the directory may not be written to.
+pub fn linked(data_set: &DataSet) -> Result<DataSet> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    remove_left(data_set.root())?;
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{PREFIX}{}-{number}", std::process::id());
+    let path = data_set.root().join(name);
+    fs::create_dir(&path).with_context(|| path.display().to_string())?;
+    let lock = FileLock::acquire(&path.join(IN_USE))?;
+    let directory = LinkedDirectory { path, _lock: lock };
+    link(data_set, &directory.path)?;
+    DataSet::open_linked(Arc::new(directory))
+}
+
+/// Removes the copies that killed processes have left in the data set in `root`.
+///
+/// # Errors
+/// `Io`.
+pub fn remove_left(root: &Path) -> Result<()> {
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let in_use = entry.path().join(IN_USE);
+        // One without the file is being made, or was left by a process that had just begun.
+        if in_use.exists() && FileLock::acquire(&in_use).is_err() {
+            continue;
+        }
+        remove(&entry.path())?;
+    }
+    Ok(())
 }
 
 fn link(data_set: &DataSet, directory: &Path) -> Result<()> {
     let manifest = data_set.manifest();
     let own = manifest.arrays.values().filter(|entry| !entry.external);
     let files: BTreeSet<&str> = own.map(|entry| entry.file.as_str()).collect();
-    fs::create_dir(directory).with_context(|| directory.display().to_string())?;
     for file in files {
         let to = directory.join(file);
         if let Some(above) = to.parent() {

@@ -167,6 +167,14 @@ impl Disk for FaultDisk {
         })
     }
 
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.operate(from, Room::Needed, |state| {
+            fs::hard_link(from, to)?;
+            state.names.push(Name::Created(to.to_owned()));
+            Ok(())
+        })
+    }
+
     fn remove_file(&self, path: &Path) -> Result<()> {
         self.operate(path, Room::Unneeded, |state| state.remove(path))
     }

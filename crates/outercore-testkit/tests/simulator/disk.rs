@@ -76,6 +76,10 @@ impl Disk for SharedDisk {
         self.gate.operate(|disk| disk.rename(from, to))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.gate.operate(|disk| disk.link(from, to))
+    }
+
     fn remove_file(&self, path: &Path) -> Result<()> {
         self.gate.operate(|disk| disk.remove_file(path))
     }

@@ -19,7 +19,17 @@ use world::World;
 const SEEDS: u64 = 150;
 
 /// Seeds that once found a fault, with the fault.
-const FOUND: &[(u64, &str)] = &[];
+const FOUND: &[(u64, &str)] = &[
+    (12, "a fold gives a flipped bit of an array a new checksum"),
+    (49, "a fold gives a flipped bit of an array a new checksum"),
+    (78, "a server opens its arrays after a fold has removed them"),
+    (248, "a server opens its arrays after a fold has removed them"),
+    (9, "`run` is refused beside a server"),
+    (233, "a command reads arrays that a fold has removed"),
+    (3, "a server follows to arrays that the next fold has removed"),
+    (184, "a crash brings back files that nobody knows"),
+    (230, "a killed commit leaves its temporary file"),
+];
 
 #[test]
 fn seeds_that_once_found_a_fault_find_none() {
