@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from outercore import _core
 from outercore.config.fields import plain_json
 
+MANIFEST = "graph.json"
+"""Name of the manifest in a data set."""
+
 Progress = Callable[[str, int, int, str], None]
 """Called as `progress(phase, done, total, unit)`; what it raises stops the work."""
 
@@ -161,12 +164,6 @@ def probe(directory: Path, options: dict[str, Any], progress: Progress) -> dict[
     return json.loads(_core.probe(str(directory), plain_json(options), progress))
 
 
-def plan(path: Path, config: dict[str, Any], nodes: NDArray[np.int64]) -> dict[str, Any]:
-    """The memory plan of a loader with the core's configuration `config` and seeds `nodes`."""
-    loader = _core.Loader(str(path), plain_json(config), np.ascontiguousarray(nodes, np.int64))
-    return json.loads(loader.plan())
-
-
 def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
     """Builds the grid of a data set; returns the summary."""
     return json.loads(_core.build_grid(str(path), plain_json(options), progress))
@@ -191,17 +188,17 @@ def remove_layouts(path: Path, array: str | None) -> int:
 
 
 def plan_algorithm(
-    path: Path,
+    data_set: _core.DataSet,
     request: dict[str, Any],
     ids: NDArray[np.int64] | None,
     weights: NDArray[np.float64] | None,
 ) -> dict[str, Any]:
     """How a run with the same arguments would divide its budget."""
-    return json.loads(_core.plan_algorithm(str(path), plain_json(request), ids, weights))
+    return json.loads(_core.plan_algorithm(data_set, plain_json(request), ids, weights))
 
 
 def run_algorithm(
-    path: Path,
+    data_set: _core.DataSet,
     request: dict[str, Any],
     ids: NDArray[np.int64] | None,
     weights: NDArray[np.float64] | None,
@@ -212,7 +209,7 @@ def run_algorithm(
     Returns the values by node id, mapped from a file without a name where the budget has no room
     for them, and `plan`, `counters` and `facts`.
     """
-    values, outcome = _core.run_algorithm(str(path), plain_json(request), ids, weights, progress)
+    values, outcome = _core.run_algorithm(data_set, plain_json(request), ids, weights, progress)
     if isinstance(values, np.ndarray):
         return values, json.loads(outcome)
     descriptor: int = values
@@ -226,9 +223,11 @@ def run_algorithm(
     return mapped, json.loads(outcome)
 
 
-def stream_edges(path: Path, options: dict[str, Any], function: Callable[..., object]) -> None:
+def stream_edges(
+    data_set: _core.DataSet, options: dict[str, Any], function: Callable[..., object]
+) -> None:
     """Calls `function(sources, targets, weights)` for every piece of the grid."""
-    _core.stream_edges(str(path), plain_json(options), function)
+    _core.stream_edges(data_set, plain_json(options), function)
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:

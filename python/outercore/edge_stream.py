@@ -13,7 +13,7 @@ from outercore.analytics.config import divided
 from outercore.analytics.request import Direction, Source, root_of
 from outercore.config.common import Backend
 from outercore.far import Far
-from outercore.graph import EdgeType
+from outercore.graph import EdgeType, Graph
 from outercore.shown import ShortRepr
 
 
@@ -71,7 +71,7 @@ class EdgeStream:
             backend: how to read.
             far: a memory server that holds edges too; its address, or `far.FarOptions`.
         """
-        self._root = root_of(graph)
+        self._graph = graph if isinstance(graph, Graph) else Graph(root_of(graph))
         self._weights = weights
         run, _ = divided(
             {
@@ -82,7 +82,7 @@ class EdgeStream:
                 "far": far,
             }
         )
-        self._config = run.native(self._root)
+        self._config = run.native(self._graph.root)
 
     def each(
         self, function: Callable[[EdgeBlock], object], *, direction: Direction = "out"
@@ -100,4 +100,6 @@ class EdgeStream:
             CorruptError: a piece of the grid is damaged.
         """
         options = {"weights": self._weights, "flow": direction, "config": self._config}
-        _native.stream_edges(self._root, options, lambda *arrays: function(EdgeBlock(*arrays)))
+        self._graph.take_additions()
+        data_set = self._graph._core
+        _native.stream_edges(data_set, options, lambda *arrays: function(EdgeBlock(*arrays)))

@@ -32,7 +32,6 @@ from outercore.graph_arrays import (
 from outercore.likeness import missing_attribute, suggestion
 from outercore.names import KEY, Names
 from outercore.shown import html_table
-from outercore.steady import steady
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -68,10 +67,11 @@ class Graph:
         if not os.fspath(root):
             raise InvalidError("data set: expected its directory, found an empty text")
         self.root = Path(root)
+        self._generation: str | None = None
         # A copy in another process may have another working directory.
         self._place = os.fspath(self.root.absolute())
         try:
-            self._core = steady(root, lambda: _core.DataSet(os.fspath(root)))
+            self._core = _core.DataSet(os.fspath(root))
         except NotFoundError:
             refuse_run(self.root)
             raise
@@ -79,11 +79,15 @@ class Graph:
     @cached_property
     def _core(self) -> Any:
         """The opened data set; of a copy, opened when it is first used."""
-        return steady(self.root, lambda: _core.DataSet(self._place))
+        return _core.DataSet(self._place, self._generation)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Where the data set is: a copy, pickled or not, opens it again."""
-        return {"root": self.root, "_place": self._place}
+        """Where the data set is: a copy, pickled or not, opens it again.
+
+        It opens what this graph holds, as long as a process has that open; later, the newest state.
+        """
+        generation = self._core.generation()
+        return {"root": self.root, "_place": self._place, "_generation": generation}
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -370,7 +374,21 @@ class Graph:
 
     def reload(self) -> None:
         """Look at the data set again, which somebody may have changed."""
-        self._core = steady(self.root, lambda: _core.DataSet(self._place))
+        self._adopt(_core.DataSet(self._place))
+        # The files that only the old state needed.
+        _core.tidy(self._place)
+
+    def take_additions(self) -> None:
+        """Take over arrays that were added since the graph was opened, such as a grid.
+
+        Where updates were written into the arrays meanwhile, the graph stays as it is: its number
+        of nodes does not change while it is used.
+        """
+        if (newest := self._core.with_additions()) is not None:
+            self._adopt(newest)
+
+    def _adopt(self, opened: Any) -> None:
+        self._core = opened
         for cached in ("manifest", "entities", "relations"):
             self.__dict__.pop(cached, None)
 

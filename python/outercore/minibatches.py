@@ -90,7 +90,6 @@ class MiniBatches(ABC, Generic[Batch]):
         self.graph = graph = opened(graph)
         require_edges(graph)
         # The working directory may be another one when the data set is opened again.
-        self._place = os.fspath(graph.root.absolute())
         self._rank, self._world_size = rank, world_size
         self._epoch = 0
         self._first_batch = 0
@@ -151,7 +150,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self._config.update(rank=rank, world_size=world_size)
         # What another process has opened is neither used nor closed here: its threads are not here.
         self._handle = _core.Loader(
-            self._place,
+            self.graph._core,
             plain_json(self._config),
             self._input_nodes.ids(self.graph),
             self._input_times,

@@ -14,7 +14,7 @@ use outercore_store::npy::ArrayWriter;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-use crate::dataset::{open_current, parse};
+use crate::dataset::{DataSet, open_current, parse};
 use crate::errors::{interrupted, to_python};
 use crate::ids::node_ids;
 use crate::loader::to_json;
@@ -127,16 +127,16 @@ struct Request {
 #[pyfunction]
 fn plan_algorithm(
     py: Python<'_>,
-    path: &str,
+    data_set: PyRef<'_, DataSet>,
     request: &str,
     ids: Option<PyReadonlyArray1<'_, i64>>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
 ) -> PyResult<String> {
     let inputs = inputs(ids.as_ref(), weights.as_ref())?;
-    let mut callback = Callback::new(None);
+    let callback = Callback::new(None);
+    let data_set = data_set.opened().clone();
     let planned = py.detach(|| -> Result<String> {
         let Request { algorithm, config } = parse("run", request)?;
-        let data_set = open_current(path, &mut callback)?;
         to_json(&outercore_analytics::plan(&data_set, &algorithm, inputs, &config)?)
     });
     callback.settle(planned, to_python)
@@ -149,7 +149,7 @@ fn plan_algorithm(
 #[pyfunction]
 fn run_algorithm<'py>(
     py: Python<'py>,
-    path: &str,
+    data_set: PyRef<'py, DataSet>,
     request: &str,
     ids: Option<PyReadonlyArray1<'py, i64>>,
     weights: Option<PyReadonlyArray1<'py, f64>>,
@@ -157,9 +157,9 @@ fn run_algorithm<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, String)> {
     let inputs = inputs(ids.as_ref(), weights.as_ref())?;
     let mut callback = Callback::new(progress);
+    let data_set = data_set.opened().clone();
     let result = py.detach(|| -> Result<(Values, String)> {
         let Request { algorithm, config } = parse("run", request)?;
-        let data_set = open_current(path, &mut callback)?;
         let outcome = outercore_analytics::run(
             &data_set,
             &algorithm,
@@ -219,12 +219,17 @@ struct StreamOptions {
 /// One pass over all arcs in file order: `function(sources, targets, weights)` with the node ids
 /// of each piece, int64, and float64 weights or `None`. An exception ends the pass.
 #[pyfunction]
-fn stream_edges(py: Python<'_>, path: &str, options: &str, function: Py<PyAny>) -> PyResult<()> {
+fn stream_edges(
+    py: Python<'_>,
+    data_set: PyRef<'_, DataSet>,
+    options: &str,
+    function: Py<PyAny>,
+) -> PyResult<()> {
     let mut callback = Callback::new(None);
     let mut raised = None;
+    let data_set = data_set.opened().clone();
     let result = py.detach(|| -> Result<()> {
         let StreamOptions { weights, flow, config } = parse("edge stream", options)?;
-        let data_set = open_current(path, &mut callback)?;
         let nodes = GridSource::of(&data_set, config.relation.as_deref())?.nodes();
         let held = Bytes(4 * nodes + BLOCK_BYTES);
         let mut on_progress = |phase: &str, done: u64, total: u64, unit: &str| {

@@ -18,11 +18,33 @@ pub struct DataSet {
 
 #[pymethods]
 impl DataSet {
+    /// Opens the data set at its last acknowledged update, or as it was in `generation` where
+    /// another process still has that open.
     #[new]
-    fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path, generation = None))]
+    fn new(py: Python<'_>, path: &str, generation: Option<&str>) -> PyResult<Self> {
         let mut callback = Callback::new(None);
-        let opened = py.detach(|| open_current(path, &mut callback));
+        let opened = py.detach(|| {
+            let old = generation.map(|name| CoreDataSet::open_generation(path, name));
+            match old.transpose()?.flatten() {
+                Some(old) => Ok(old),
+                None => open_current(path, &mut callback),
+            }
+        });
         callback.settle(opened, to_python).map(|inner| Self { inner })
+    }
+
+    /// A name for what the data set holds, by which a copy in another process opens the same.
+    fn generation(&self) -> &str {
+        self.inner.generation()
+    }
+
+    /// The data set with what was added since it was opened, a grid for instance; `None` where
+    /// updates have changed it too.
+    fn with_additions(&self, py: Python<'_>) -> PyResult<Option<Self>> {
+        let newest = py.detach(|| CoreDataSet::open(self.inner.root())).map_err(to_python)?;
+        let is_same = newest.manifest().lsn() == self.inner.manifest().lsn();
+        Ok(is_same.then_some(Self { inner: newest }))
     }
 
     /// The manifest as JSON.
@@ -59,6 +81,20 @@ impl DataSet {
         let mut shape: Vec<usize> = array.shape.iter().map(|&n| n as usize).collect();
         shape[0] = ids.len();
         numpy_array(py, array.dtype, bytes, shape)
+    }
+}
+
+/// Removes the files of a data set that only readers which have ended needed.
+#[pyfunction]
+pub fn tidy(py: Python<'_>, path: &str) {
+    // What stays is unused, and the next writer tries again.
+    let _ = py.detach(|| outercore_store::generations::tidy(path.as_ref()));
+}
+
+impl DataSet {
+    /// The opened data set.
+    pub fn opened(&self) -> &CoreDataSet {
+        &self.inner
     }
 }
 

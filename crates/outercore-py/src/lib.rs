@@ -58,6 +58,7 @@ const _: () = {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<dataset::DataSet>()?;
+    module.add_function(wrap_pyfunction!(dataset::tidy, module)?)?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<import::Importer>()?;
     module.add_class::<addition::PyAddition>()?;

@@ -7,12 +7,12 @@ use outercore_pipeline::{
     Advance, Epoch, Loader as CoreLoader, LoaderConfig, SeedList, SpareIds, SpareRows,
 };
 use outercore_sample::{SampledBatch, Shelf};
-use outercore_store::dataset::DataSet;
+use outercore_store::dataset::DataSet as CoreDataSet;
 use outercore_store::resident::Ids;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::dataset::numpy_array;
+use crate::dataset::{DataSet, numpy_array};
 use crate::errors::to_python;
 use crate::ids::node_ids;
 use crate::ids::{Id, handed_over, matrix, vector};
@@ -29,7 +29,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Loader {
     state: OfProcess<Mutex<State>>,
-    data_set: DataSet,
+    data_set: CoreDataSet,
     /// Whether batches have them.
     edge_ids: bool,
 }
@@ -49,9 +49,9 @@ impl Loader {
     /// `config` is the JSON of the core's `LoaderConfig`; `input` the seeds, or `None` for all;
     /// `times` the time of each seed, where it is not that of its node.
     #[new]
-    #[pyo3(signature = (path, config, input, times = None))]
+    #[pyo3(signature = (data_set, config, input, times = None))]
     fn new(
-        path: &str,
+        data_set: PyRef<'_, DataSet>,
         config: &str,
         input: Option<PyReadonlyArray1<'_, i64>>,
         times: Option<PyReadonlyArray1<'_, i64>>,
@@ -59,7 +59,7 @@ impl Loader {
         let config: LoaderConfig = serde_json::from_str(config)
             .map_err(|error| to_python(Error::invalid(format!("loader configuration: {error}"))))?;
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
-        let dataset = DataSet::open(path).map_err(to_python)?;
+        let dataset = data_set.opened().clone();
         let edge_ids = config.edge_ids;
         let mut loader = CoreLoader::new(dataset.clone(), input, config).map_err(to_python)?;
         if let Some(times) = times {

@@ -181,20 +181,18 @@ impl DataSet {
         }
     }
 
-    /// As [`DataSet::open`], for a copy of an opened data set in another process: its `generation`
-    /// where that is still on disk, else the current one.
+    /// As [`DataSet::open`], for a copy of an opened data set in another process: the data set as it
+    /// was in `generation`. `None` where nobody has that open any more and a newer one is there.
     ///
     /// # Errors
     /// As [`DataSet::open`].
-    pub fn open_generation(path: impl AsRef<Path>, generation: &str) -> Result<Self> {
+    pub fn open_generation(path: impl AsRef<Path>, generation: &str) -> Result<Option<Self>> {
         let current = Self::open(path)?;
         if &*current.generation == generation {
-            return Ok(current);
+            return Ok(Some(current));
         }
-        match generations::pin_old(&current.root, generation) {
-            Some(old) => Self::of(&current.root, old),
-            None => Ok(current),
-        }
+        let old = generations::pin_old(&current.root, generation);
+        old.map(|old| Self::of(&current.root, old)).transpose()
     }
 
     /// The private copy in `directory`, which is removed with the last `DataSet` opened on it.

@@ -12,6 +12,7 @@ use outercore_store::arrays::{ArrayBuilder, ArraySpec, Target};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
 use outercore_store::editor::{ManifestEditor, commit};
+use outercore_store::generations;
 use outercore_store::npy::ArrayWriter;
 
 /// The tearing of a crash depends on its place alone; counted operations before the task move it.
@@ -201,7 +202,7 @@ fn a_full_or_failing_disk_at_any_operation_is_an_error_that_loses_nothing() {
 }
 
 #[test]
-fn a_reader_of_the_old_manifest_keeps_its_files_until_the_commit() {
+fn a_reader_keeps_the_files_of_its_manifest_until_it_has_gone() {
     let (_directory, root) = tiny::on_disk();
     let graph = DataSet::open(&root).unwrap();
     let x = graph.read_array("x").unwrap();
@@ -216,7 +217,18 @@ fn a_reader_of_the_old_manifest_keeps_its_files_until_the_commit() {
     assert_eq!(graph.read_array("x").unwrap(), x);
     editor.commit().unwrap();
     assert_eq!(DataSet::open(&root).unwrap().features().unwrap().shape, [5, 1]);
-    assert!(!root.join("nodes/node/x.npy").exists());
+    assert_eq!(graph.read_array("x").unwrap(), x);
+    let generation = graph.generation().to_owned();
+    let copy = DataSet::open_generation(&root, &generation).unwrap().unwrap();
+    assert_eq!(copy.features().unwrap().shape, graph.features().unwrap().shape);
+    for reader in [graph, copy] {
+        generations::tidy(&root).unwrap();
+        assert!(root.join("nodes/node/x.npy").exists());
+        drop(reader);
+    }
+    generations::tidy(&root).unwrap();
+    assert!(!root.join("nodes/node/x.npy").exists() && !generations::are_left(&root));
+    assert!(DataSet::open_generation(&root, &generation).unwrap().is_none());
 }
 
 #[test]

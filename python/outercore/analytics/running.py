@@ -28,7 +28,6 @@ from outercore.node_numbers import NodeNumbers
 from outercore.outputs import node_frame
 from outercore.plans import RunPlan
 from outercore.shown import Rows, Shown, short, value_of, words
-from outercore.steady import steady
 
 Algorithm = Callable[..., NDArray[Any]]
 """A function of `outercore.analytics`: its name and its parameters say what the core is asked."""
@@ -120,12 +119,10 @@ def compute(
     """Runs an algorithm with all its options; `checkpoint` says where checkpoints go, how often,
     and whether the one that is there is gone on from."""
     request = _request(graph.root, algorithm, run, checkpoint)
-    values, outcome = steady(
-        graph.root,
-        lambda: _native.run_algorithm(graph.root, request, *teleports, progress),
-    )
+    graph.take_additions()
+    values, outcome = _native.run_algorithm(graph._core, request, *teleports, progress)
     # The grid may have been built.
-    graph.reload()
+    graph.take_additions()
     return Run(
         algorithm["algorithm"],
         values,
@@ -182,6 +179,7 @@ def plan_of(
 ) -> dict[str, Any]:
     """As `plan`, by a configuration; `checkpoints`: whether the run takes some."""
     opened = graph if isinstance(graph, Graph) else Graph(graph)
+    opened.take_additions()
     root = opened.root
     options = numbered(opened, run.relation, options)
     # A plan looks into no directory.
@@ -193,7 +191,7 @@ def plan_of(
         checkpoint if checkpoints else None,
     )
     vector = teleports(personalization, opened, run.relation)
-    return RunPlan(steady(root, lambda: _native.plan_algorithm(root, request, *vector)))
+    return RunPlan(_native.plan_algorithm(opened._core, request, *vector))
 
 
 def _request(

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from outercore._native import Role
+from outercore._native import MANIFEST, Role
 from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.sources import ogb
@@ -26,7 +26,6 @@ from outercore.sources.text import TextOptions
 from outercore.sources.texts import open_texts, text_files
 from outercore.sources.triples_graph import open_triples
 from outercore.sources.tu import is_tu, open_tu
-from outercore.steady import MANIFEST
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
 

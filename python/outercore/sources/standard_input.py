@@ -12,9 +12,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
+from outercore._native import MANIFEST
 from outercore.errors import InvalidError, OutercoreError
 from outercore.shell import quoted
-from outercore.steady import MANIFEST
 from outercore.storage import device_errors, require_directory_of
 
 _CHUNK = 1 << 20
