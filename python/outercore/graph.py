@@ -86,14 +86,18 @@ class Graph:
 
         It opens what this graph holds, as long as a process has that open; later, the newest state.
         """
-        generation = self._core.generation()
-        return {"root": self.root, "_place": self._place, "_generation": generation}
+        return {"root": self.root, "_place": self._place, "_generation": self.generation}
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """The manifest ``graph.json``: arrays, roles, types and provenance."""
         manifest: dict[str, Any] = json.loads(self._core.manifest())
         return manifest
+
+    @property
+    def generation(self) -> str:
+        """A name for the state of the data set that this graph has open."""
+        return str(self._core.generation())
 
     @property
     def num_nodes(self) -> int:

@@ -67,6 +67,8 @@ class Triples:
     """How many there are, where that is known."""
     key: str | None = None
     """Of the array in its data set; `None` for links."""
+    generation: str = field(default="", compare=False)
+    """Of links: the state of the data set that their graph has open; empty for the current one."""
 
     @property
     def name(self) -> str:
@@ -133,8 +135,9 @@ class Triples:
         path = str(self.path.absolute())
         weights = None if self.weights is None else str(self.weights.absolute())
         array = {"array": {"path": path, "weights": weights}}
+        graph = {"graph": {"path": path, "generation": self.generation}}
         return {
-            "of": {"graph": path} if self.key is None else array,
+            "of": graph if self.key is None else array,
             "held_out": asdict(self.held_out),
             "part": self.part,
             "count": self.counted,

@@ -37,17 +37,17 @@ pub struct TripleSource {
 enum Place {
     /// A `.npy` file, int64 [m, 3], and perhaps weights in another, float32 [m].
     Array { path: PathBuf, weights: Option<PathBuf> },
-    /// The links of a plain graph, which is in this data set.
-    Graph(PathBuf),
+    /// The links of a plain graph: of this generation of a data set, or of the current one.
+    Graph { path: PathBuf, generation: String },
 }
 
 impl TripleSource {
     /// What tells the triples from others.
     pub fn identity(&self) -> Result<String> {
-        let Place::Graph(path) = &self.of else {
+        let Place::Graph { path, generation } = &self.of else {
             return Ok(self.identity.clone());
         };
-        let data_set = DataSet::open(path)?;
+        let data_set = opened(path, generation)?;
         let [offsets, sources] = [data_set.array(OFFSETS)?, data_set.array(SOURCES)?];
         let mut identity = format!(
             "{} {} {:?} {:?}",
@@ -75,7 +75,9 @@ impl TripleSource {
                 }
                 Ok(Box::new(PartTriples::new(array, self.held_out, self.part, count()?)))
             }
-            Place::Graph(path) => Ok(Box::new(GraphTriples::new(self.links(path)?, count()?))),
+            Place::Graph { path, generation } => {
+                Ok(Box::new(GraphTriples::new(self.links(path, generation)?, count()?)))
+            }
         }
     }
 
@@ -85,7 +87,7 @@ impl TripleSource {
             Place::Array { path, .. } => {
                 ArrayTriples::open(path, None)?.counts(self.held_out, on_progress)
             }
-            Place::Graph(path) => self.links(path)?.counts(on_progress),
+            Place::Graph { path, generation } => self.links(path, generation)?.counts(on_progress),
         }
     }
 
@@ -94,12 +96,14 @@ impl TripleSource {
             Place::Array { path, .. } => {
                 Ok(Box::new(ArrayTriples::open(path, None)?.reader(self.held_out, self.part)?))
             }
-            Place::Graph(path) => Ok(Box::new(self.links(path)?.reader()?)),
+            Place::Graph { path, generation } => {
+                Ok(Box::new(self.links(path, generation)?.reader()?))
+            }
         }
     }
 
-    fn links(&self, path: &Path) -> Result<GraphLinks> {
-        GraphLinks::open(&DataSet::open(path)?, self.held_out, self.part)
+    fn links(&self, path: &Path, generation: &str) -> Result<GraphLinks> {
+        GraphLinks::open(&opened(path, generation)?, self.held_out, self.part)
     }
 
     fn is_all(&self) -> bool {
@@ -108,6 +112,14 @@ impl TripleSource {
 
     fn counted(&self) -> Result<u64> {
         Ok(self.counts(&mut |_, _, _| Ok(()))?[self.part as usize])
+    }
+}
+
+/// The data set in `path` as it was in `generation`, which its graph holds.
+fn opened(path: &Path, generation: &str) -> Result<DataSet> {
+    match DataSet::open_generation(path, generation)? {
+        Some(data_set) => Ok(data_set),
+        None => DataSet::open(path),
     }
 }
 
@@ -136,7 +148,10 @@ impl PyTripleSource {
     fn weighted(&self) -> PyResult<bool> {
         match &self.source.of {
             Place::Array { weights, .. } => Ok(weights.is_some()),
-            Place::Graph(path) => Ok(self.source.links(path).map_err(to_python)?.weighted()),
+            Place::Graph { path, generation } => {
+                let links = self.source.links(path, generation).map_err(to_python)?;
+                Ok(links.weighted())
+            }
         }
     }
 

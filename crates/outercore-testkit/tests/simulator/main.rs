@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use world::World;
 
 /// Seeds that are always tried.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 60;
 
 /// Seeds that once found a fault, with the fault.
 const FOUND: &[(u64, &str)] = &[

@@ -152,7 +152,8 @@ def link_graph(
     Errors: `NotFoundError` where there is no topology; `InvalidError` for weights of another shape.
     """
     share = config.held_out / 2
-    parts = Triples(Path(graph.root)).divided(HeldOut(share, share, seed), told)
+    links = Triples(Path(graph.root), generation=graph.generation)
+    parts = links.divided(HeldOut(share, share, seed), told)
     if "train" not in parts:
         raise NotFoundError(f"data set `{graph.root}`: it has no links to train on")
     edges = graph.manifest.get("edge_types", {}).get("edge", {})

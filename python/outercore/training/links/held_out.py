@@ -91,7 +91,7 @@ def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[
     Cost: one pass over the graph, to count them.
     """
     share = config.held_out / 2
-    links = Triples(Path(graph.root))
+    links = Triples(Path(graph.root), generation=graph.generation)
     parts = links.divided(HeldOut(share, share, seed))
     left = parts.pop("train", replace(links, counted=0))
     return left, parts

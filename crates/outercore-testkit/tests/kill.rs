@@ -1,9 +1,11 @@
-//! `kill -9` at any moment while several threads write: every acknowledged update is there.
+//! `kill -9` at any moment while several threads write, one folds and one answers: the next start
+//! opens, and every acknowledged update is there.
 //!
 //! `OUTERCORE_KILL_ROUNDS` sets how often; the test itself is the process that is killed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use outercore_core::{Bytes, Stream};
 use outercore_format::{Rows, Update, keys};
 use outercore_live::{LiveConfig, LiveGraph, Unwatched};
+use outercore_pipeline::{Ask, Degrees, Features, Precision, RequestConfig, Requests, Sharing};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::Applied;
@@ -26,6 +29,60 @@ const WRITERS: u64 = 4;
 /// Tells the process that it is the one to be killed, and where.
 const ROOT: &str = "OUTERCORE_KILL_ROOT";
 
+/// Columns of the features.
+const COLUMNS: usize = 3;
+
+fn update_node(node: u64, value: f32) -> Update {
+    let row = [value; COLUMNS].iter().flat_map(|value| value.to_le_bytes()).collect();
+    Update::UpdateNode { node, rows: Rows::from([(keys::FEATURES.to_owned(), row)]) }
+}
+
+/// How the answering thread reads.
+fn reading() -> RequestConfig {
+    RequestConfig {
+        features: Some(Features { key: keys::FEATURES.into(), precision: Precision::Exact }),
+        fan_outs: vec![5],
+        replace: false,
+        most_nodes: 8,
+        degrees: Degrees::None,
+        memory: Bytes::mib(16),
+        reserved: Bytes(0),
+        growth: Bytes::kib(64),
+        threads: 1,
+        sharing: Sharing::default(),
+    }
+}
+
+/// Answers from the newest snapshot until it is killed, as a server does.
+fn answer_for_ever(graph: &LiveGraph, first: Requests) {
+    let (mut open, mut generation) = (Some(first), 0);
+    let mut draws = Stream::new(std::process::id().into(), WRITERS).uniform(0, 0, 0);
+    loop {
+        let view = graph.snapshot();
+        if view.generation != generation {
+            let before = open.take().filter(|_| generation + 1 == view.generation);
+            let followed =
+                before.map(|before| before.follow(&view.data_set, &view.replaced).unwrap());
+            open = followed.flatten();
+            generation = view.generation;
+        }
+        let mut requests =
+            open.take().unwrap_or_else(|| Requests::open(&view.data_set, &reading()).unwrap());
+        let ask = Ask {
+            delta: Some(&view.delta),
+            seed: 1,
+            requests: vec![vec![draws.below(view.delta.num_nodes())]],
+            is_known: &|_| false,
+        };
+        let check = |_: usize, found: &outercore_pipeline::Neighbourhood<'_>| {
+            assert_eq!(found.x.len(), COLUMNS * found.sampled.nodes.len());
+            Ok(())
+        };
+        requests.answer(ask, &check).unwrap();
+        open = Some(requests);
+    }
+}
+
 fn add_edge(source: u64, target: u64) -> Update {
     let rows = Rows::from([(keys::EDGE_WEIGHTS.to_owned(), vec![0; 4])]);
     Update::AddEdge { source, target, rows }
@@ -37,8 +94,15 @@ fn write_for_ever(root: &Path) {
     let config = LiveConfig { memory: Bytes::mib(1), log: Bytes::kib(2), queue: 64, rest: 0 };
     let graph = LiveGraph::open(root, config, Arc::new(Unwatched)).unwrap();
     let nodes = graph.snapshot().delta.num_nodes();
+    // The first updates may be folded before the arrays are open.
+    let first = graph.snapshot();
+    let value = std::process::id() as f32;
+    drop(graph.write((0..nodes).map(|node| update_node(node, value)).collect()));
+    let requests = Requests::open(&first.data_set, &reading()).unwrap();
+    drop(first);
     println!("ready");
     std::thread::scope(|scope| {
+        scope.spawn(|| answer_for_ever(&graph, requests));
         for writer in 0..WRITERS {
             let graph = &graph;
             scope.spawn(move || {
@@ -95,7 +159,7 @@ fn killed(root: &Path, round: u64) -> Vec<[u64; 4]> {
         .args(["a_killed_process_loses_nothing", "--nocapture", "--test-threads=1"])
         .env(ROOT, root)
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let lines = BufReader::new(writer.stdout.take().unwrap());
@@ -123,7 +187,10 @@ fn killed(root: &Path, round: u64) -> Vec<[u64; 4]> {
         // It may have ended by itself, which a test below finds.
         is_ready.store(true, Ordering::Relaxed);
     });
-    writer.wait().unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut writer.stderr.take().unwrap(), &mut said).unwrap();
+    let status = writer.wait().unwrap();
+    assert_eq!(status.signal(), Some(9), "round {round}: it ended by itself: {said}");
     told
 }
 
