@@ -5,6 +5,7 @@
 //! reasons.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod committer;
 mod fold;
 mod graph;
@@ -14,7 +15,7 @@ mod open;
 mod replay;
 mod watch;
 
-pub use committer::{Ack, Committer, NEW_NODE, Snapshot, resolve};
+pub use committer::{Ack, Committer, NEW_NODE, REPLAY_MEMORY, Snapshot, Write, resolve};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
 pub use open::{WRITER_MEMORY, open, verify};

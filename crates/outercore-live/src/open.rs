@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use outercore_core::{Bytes, Context, Result};
+use outercore_core::{Bytes, Context, ErrorKind, Result};
 use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
 
-use crate::committer::Committer;
+use crate::committer::{Committer, REPLAY_MEMORY};
 use crate::fold::KeepGoing;
-use crate::log::{self};
+use crate::log;
 use crate::replay::{STAGING, WORKING};
 
 /// Memory that a writer takes besides the changes.
@@ -27,7 +27,8 @@ const REQUEST: &str = ".request";
 /// Updates that are only in the log are folded into the arrays first. Where a server has the data
 /// set, it is asked to do so.
 ///
-/// **Cost** nothing more than [`DataSet::open`] unless updates wait in the log.
+/// **Cost** nothing more than [`DataSet::open`] unless updates wait in the log. Then about twice
+/// [`REPLAY_MEMORY`] at most, and a fold each time that the updates take more than it.
 ///
 /// # Errors
 /// As [`DataSet::open`]; a damaged log; failed writes; those of `keep_going`, which is called often
@@ -60,19 +61,30 @@ pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
 fn is_pending(data_set: &DataSet, live: &outercore_format::Live) -> Result<bool> {
     match log::is_pending(data_set.root(), live) {
         // A segment was removed meanwhile: another process is folding.
-        Err(error) if error.kind() == outercore_core::ErrorKind::NotFound => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
         found => found,
     }
 }
 
-/// Looks at the log of a data set: the updates that it holds beyond the arrays, 0 without a log.
+/// Looks at the log of a data set: the updates that it holds beyond the arrays, 0 without a log. Changes nothing, and
+/// works beside a process that writes.
 ///
 /// # Errors
-/// `Corrupt`: a damaged log. Failed reads.
+/// As [`DataSet::open`]. `Corrupt`: a damaged log. Failed reads.
 pub fn verify(data_set: &DataSet) -> Result<u64> {
-    match &data_set.manifest().live {
-        Some(live) => log::verify(data_set.root(), live),
-        None => Ok(0),
+    let mut data_set = data_set.clone();
+    loop {
+        let Some(live) = &data_set.manifest().live else { return Ok(0) };
+        let error = match log::verify(data_set.root(), live) {
+            Ok(updates) => return Ok(updates),
+            Err(error) => error,
+        };
+        // Another process may have folded meanwhile, and removed what was folded.
+        let now = DataSet::open(data_set.root())?;
+        if now.manifest().live == data_set.manifest().live {
+            return Err(error);
+        }
+        data_set = now;
     }
 }
 
@@ -121,7 +133,8 @@ pub(crate) fn answer(disk: &dyn Disk, requests: &[PathBuf]) {
 /// # Errors
 /// As [`Committer::open`] and [`Committer::fold`].
 fn fold_log(root: &Path, lock: &FileLock, keep_going: KeepGoing<'_>) -> Result<()> {
-    Committer::open(&RealDisk, root, lock)?.fold(lock, keep_going)?;
+    Committer::open_within(&RealDisk, root, lock, REPLAY_MEMORY, keep_going)?
+        .fold(lock, keep_going)?;
     // Also those that came meanwhile: no update was acknowledged since.
     answer(&RealDisk, &requests(root));
     Ok(())
