@@ -1,5 +1,8 @@
 //! A live graph in a process that serves: a thread that writes, one that folds.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};

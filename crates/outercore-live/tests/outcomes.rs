@@ -1,85 +1,15 @@
 //! What a client is told when a write fails, and what a request gets that is sent again.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use outercore_core::{Error, ErrorKind, Result};
+use outercore_core::{ErrorKind, Result};
 use outercore_format::log::Key;
 use outercore_format::{Rows, Update, keys};
-use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, FileLock, RealDisk, WriteFile};
+use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, FileLock, RealDisk};
 use outercore_live::{Ack, Committer, Write};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::Applied;
-use outercore_testkit::LiveModel;
-
-/// A disk whose syncs fail while it is sick, and which takes no new file then. What was written is
-/// there for every reader, as the memory of the system has it.
-struct SickDisk(Arc<AtomicBool>);
-
-struct SickFile(Box<dyn WriteFile>, Arc<AtomicBool>);
-
-fn look(is_sick: &AtomicBool) -> Result<()> {
-    match is_sick.load(Ordering::Relaxed) {
-        true => Err(Error::new(ErrorKind::Io, "sick")),
-        false => Ok(()),
-    }
-}
-
-impl Disk for SickDisk {
-    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        look(&self.0)?;
-        Ok(Box::new(SickFile(RealDisk.create(path)?, Arc::clone(&self.0))))
-    }
-
-    fn open(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        Ok(Box::new(SickFile(RealDisk.open(path)?, Arc::clone(&self.0))))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        RealDisk.create_dir_all(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        RealDisk.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> Result<()> {
-        RealDisk.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> Result<()> {
-        RealDisk.remove_dir_all(path)
-    }
-
-    fn remove_empty_dir(&self, path: &Path) -> Result<()> {
-        RealDisk.remove_empty_dir(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        look(&self.0)?;
-        RealDisk.sync_dir(path)
-    }
-}
-
-impl WriteFile for SickFile {
-    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
-        self.0.write_all(bytes)
-    }
-
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.0.write_at(offset, bytes)
-    }
-
-    fn set_len(&mut self, len: u64) -> Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        look(&self.1)?;
-        self.0.sync()
-    }
-}
+use outercore_testkit::{LiveModel, SickDisk};
 
 fn add_node(key: &str) -> Write {
     let rows = [(keys::FEATURES.to_owned(), vec![7; 12]), (keys::LABELS.to_owned(), vec![0; 8])];
@@ -115,18 +45,17 @@ fn node(place: u64) -> Vec<Applied> {
 #[test]
 fn a_write_whose_outcome_is_unknown_says_so_and_is_not_there_once_the_disk_is_well() {
     let (_directory, root, lock) = data_set();
-    let is_sick = Arc::new(AtomicBool::new(false));
-    let disk = SickDisk(Arc::clone(&is_sick));
+    let disk = SickDisk::default();
     let mut committer = Committer::open(&disk, &root, &lock).unwrap();
     assert_eq!(one(&mut committer, "").unwrap().lsn, 1);
-    is_sick.store(true, Ordering::Relaxed);
+    disk.fail(true);
     assert_eq!(one(&mut committer, "a").unwrap_err().kind(), ErrorKind::Unknown);
     // Nothing of this one has reached the disk.
     assert_eq!(one(&mut committer, "b").unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(committer.renew().unwrap_err().kind(), ErrorKind::Io);
     assert!(committer.failure().is_some());
     assert_eq!(committer.snapshot().delta.lsn(), 1);
-    is_sick.store(false, Ordering::Relaxed);
+    disk.fail(false);
     committer.renew().unwrap();
     assert_eq!(committer.failure(), None);
     drop(committer);
@@ -139,10 +68,9 @@ fn a_write_whose_outcome_is_unknown_says_so_and_is_not_there_once_the_disk_is_we
 #[test]
 fn after_a_restart_a_write_whose_outcome_was_unknown_is_told_by_its_key() {
     let (_directory, root, lock) = data_set();
-    let is_sick = Arc::new(AtomicBool::new(false));
-    let disk = SickDisk(Arc::clone(&is_sick));
+    let disk = SickDisk::default();
     let mut committer = Committer::open(&disk, &root, &lock).unwrap();
-    is_sick.store(true, Ordering::Relaxed);
+    disk.fail(true);
     let writes = vec![add_node("a"), add_node("b")];
     for done in committer.commit(writes) {
         assert_eq!(done.unwrap_err().kind(), ErrorKind::Unknown);

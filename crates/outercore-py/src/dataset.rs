@@ -18,11 +18,21 @@ pub struct DataSet {
 
 #[pymethods]
 impl DataSet {
+    /// With `fold` at its last acknowledged update, else as its arrays are.
     #[new]
-    fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, fold = true))]
+    fn new(py: Python<'_>, path: &str, fold: bool) -> PyResult<Self> {
         let mut callback = Callback::new(None);
-        let opened = py.detach(|| open_current(path, &mut callback));
+        let opened = py.detach(|| match fold {
+            true => open_current(path, &mut callback),
+            false => CoreDataSet::open(path),
+        });
         callback.settle(opened, to_python).map(|inner| Self { inner })
+    }
+
+    /// Updates in the log that the arrays do not hold.
+    fn pending_updates(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| outercore_live::verify(&self.inner)).map_err(to_python)
     }
 
     /// The manifest as JSON.
