@@ -10,6 +10,8 @@ use outercore_format::log::SEGMENT_HEADER;
 use outercore_format::{LIVE_DIRECTORY, Live};
 use outercore_io::{Disk, WriteFile};
 
+use super::end;
+
 const SUFFIX: &str = ".log";
 const DIGITS: usize = 20;
 
@@ -48,11 +50,17 @@ pub(super) fn list(root: &Path) -> Result<Vec<u64>> {
     Ok(firsts)
 }
 
-/// Whether the log may hold updates that the arrays do not: a look at lengths alone.
+/// Whether the log may hold updates that the arrays do not, or should: a look at lengths, and at the
+/// noted end.
 ///
 /// # Errors
-/// Those of listing the log.
+/// As [`end::read`]. Those of listing the log.
 pub fn is_pending(root: &Path, live: &Live) -> Result<bool> {
+    if let Some(id) = live.id_bytes()
+        && end::read(root, id)?.is_some_and(|noted| noted.lsn > live.lsn)
+    {
+        return Ok(true);
+    }
     let firsts = list(root)?;
     for (place, first) in firsts.iter().enumerate() {
         if firsts.get(place + 1).is_some_and(|next| *next <= live.lsn + 1) {
