@@ -10,10 +10,10 @@ use outercore_format::Update;
 use outercore_format::log::Key;
 use outercore_io::{Disk, FileLock};
 use outercore_store::dataset::DataSet;
-use outercore_store::delta::{Applied, Delta, Replaced};
+use outercore_store::delta::{Delta, Replaced};
 use outercore_store::paged::PagedTopology;
 
-use crate::answers::Answers;
+use crate::answers::{Ack, Answers};
 use crate::fold::{KeepGoing, enable, fold};
 use crate::log::{self, LogWriter};
 use crate::replay::{Folding, Replayed, base_topology, replay};
@@ -41,15 +41,6 @@ impl From<Vec<Update>> for Write {
     fn from(updates: Vec<Update>) -> Self {
         Self { updates, key: None }
     }
-}
-
-/// A record that is durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ack {
-    /// Its log sequence number: a request that asks for at least this sees it.
-    pub lsn: u64,
-    /// What each of its updates has done.
-    pub applied: Vec<Applied>,
 }
 
 /// A snapshot of a live graph: arrays, and what has changed since they were written.

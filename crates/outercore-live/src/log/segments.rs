@@ -6,11 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use outercore_core::{Context, Result};
-use outercore_format::log::SEGMENT_HEADER;
-use outercore_format::{LIVE_DIRECTORY, Live};
+use outercore_format::LIVE_DIRECTORY;
 use outercore_io::{Disk, WriteFile};
-
-use super::end;
 
 const SUFFIX: &str = ".log";
 const DIGITS: usize = 20;
@@ -48,33 +45,6 @@ pub(super) fn list(root: &Path) -> Result<Vec<u64>> {
     }
     firsts.sort_unstable();
     Ok(firsts)
-}
-
-/// Whether the log may hold updates that the arrays do not, or should: a look at lengths, and at the
-/// noted end.
-///
-/// # Errors
-/// As [`end::read`]. Those of listing the log.
-pub fn is_pending(root: &Path, live: &Live) -> Result<bool> {
-    if let Some(id) = live.id_bytes()
-        && end::read(root, id)?.is_some_and(|noted| noted.lsn > live.lsn)
-    {
-        return Ok(true);
-    }
-    let firsts = list(root)?;
-    for (place, first) in firsts.iter().enumerate() {
-        if firsts.get(place + 1).is_some_and(|next| *next <= live.lsn + 1) {
-            // All of it is in the arrays.
-            continue;
-        }
-        let path = path(root, *first);
-        let len = std::fs::metadata(&path).with_context(|| path.display().to_string())?.len();
-        if *first != live.lsn + 1 || len != SEGMENT_HEADER as u64 {
-            return Ok(true);
-        }
-    }
-    // A log without a segment is damaged, which is for recovery to say.
-    Ok(firsts.is_empty())
 }
 
 /// Removes the segments before the one that begins with `first`.
