@@ -196,11 +196,16 @@ class Client:
             version=answer["model_version"],
         )
 
-    def update(self, updates: Sequence[Mapping[str, Any]]) -> Acknowledged:
+    def update(
+        self, updates: Sequence[Mapping[str, Any]], *, key: str | None = None
+    ) -> Acknowledged:
         """Changes the graph; all updates take effect together, and are durable afterwards.
 
         Args:
             updates: as the guide lists them, such as `{"op": "remove_node", "node": 7}`.
+            key: a name of the request, of 64 bytes at most. With the same key again the server
+                returns its first answer, and changes nothing: so a request whose outcome is unknown
+                can be sent again.
 
         Raises:
             InvalidError: one of them is wrong; nothing has changed.
@@ -208,11 +213,12 @@ class Client:
             UnsupportedError: the server takes no updates, or not with this token.
             BudgetError: too many updates wait; nothing has changed.
             NoSpaceError: the disk is full; nothing has changed.
-            DeviceError: the disk or the connection failed. In the second case it is not known
-                whether the updates took effect; `graph` tells the number of the last one.
+            DeviceError: the disk or the connection failed. It is not known whether the updates
+                took effect where the message says so, or where there is no answer.
         """
         plain = [{key: _plain(value) for key, value in update.items()} for update in updates]
-        answer = self._ask("POST", "/graph/updates", {"updates": plain})
+        named = {} if key is None else {"key": key}
+        answer = self._ask("POST", "/graph/updates", {"updates": plain, **named})
         return Acknowledged(answer["lsn"], answer["results"])
 
     def add_edge(

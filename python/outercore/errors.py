@@ -67,6 +67,7 @@ _OF_KIND: dict[str, type[OutercoreError]] = {
     "Budget": BudgetError,
     "Io": DeviceError,
     "NoSpace": NoSpaceError,
+    "Unknown": DeviceError,
     "Interrupted": InterruptError,
     "Unsupported": UnsupportedError,
     "Internal": InternalError,

@@ -71,7 +71,7 @@ class Graph:
         # A copy in another process may have another working directory.
         self._place = os.fspath(self.root.absolute())
         try:
-            self._core = _core.DataSet(os.fspath(root))
+            self._core = self._opened(os.fspath(root))
         except NotFoundError:
             refuse_run(self.root)
             raise
@@ -79,7 +79,12 @@ class Graph:
     @cached_property
     def _core(self) -> Any:
         """The opened data set; of a copy, opened when it is first used."""
-        return _core.DataSet(self._place, self._generation)
+        return self._opened(self._place, self._generation)
+
+    @staticmethod
+    def _opened(place: str, generation: str | None = None) -> Any:
+        """The data set in `place` at its last acknowledged update, or as it was in `generation`."""
+        return _core.DataSet(place, generation)
 
     def __getstate__(self) -> dict[str, Any]:
         """Where the data set is: a copy, pickled or not, opens it again.
@@ -378,7 +383,7 @@ class Graph:
 
     def reload(self) -> None:
         """Look at the data set again, which somebody may have changed."""
-        self._adopt(_core.DataSet(self._place))
+        self._adopt(self._opened(self._place))
         # The files that only the old state needed.
         _core.tidy(self._place)
 
@@ -512,6 +517,28 @@ class Graph:
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, classes={self.num_classes}, splits={self.splits})"
         )
+
+
+class StoredGraph(Graph):
+    """A graph as its arrays are, without the updates that are only in the log.
+
+    Opening it writes nothing. So it works on a full disk, in a directory that cannot be written to,
+    and beside a server, which a :class:`Graph` asks to fold the log into the arrays.
+    """
+
+    @staticmethod
+    def _opened(place: str, generation: str | None = None) -> Any:
+        """The data set in `place` as its arrays are, or as it was in `generation`."""
+        return _core.DataSet(place, generation, fold=False)
+
+    @property
+    def pending_updates(self) -> int:
+        """Updates in the log that the arrays do not hold. Reads the log.
+
+        Raises:
+            CorruptError: the log is damaged.
+        """
+        return int(self._core.pending_updates())
 
 
 def open(root: str | os.PathLike[str]) -> Graph:

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Io,
     /// The device is full.
     NoSpace,
+    /// A write failed in a way that does not tell whether it took effect.
+    Unknown,
     /// The user asked to stop.
     Interrupted,
     /// This build or kernel lacks what was asked for.

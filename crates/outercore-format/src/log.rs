@@ -3,7 +3,7 @@
 //! `docs/format.md`, section 11, is the specification.
 
 use outercore_core::{Error, ErrorKind, Result};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::Update;
 
@@ -19,8 +19,19 @@ pub const ALIGNMENT: usize = 8;
 /// Most bytes of the updates of one record.
 pub const MOST_BODY: usize = 256 << 20;
 
+/// Bytes of a [`LogEnd`].
+pub const LOG_END: usize = 64;
+
+/// Most bytes of a [`Key`].
+pub const MOST_KEY: usize = 64;
+
 const SEGMENT_MAGIC: [u8; 8] = *b"OCLOG\0\0\x01";
 const FRAME_MAGIC: [u8; 4] = *b"OCR\x01";
+const END_MAGIC: [u8; 8] = *b"OCEND\0\0\x01";
+
+/// Stands before the key of a record, where an update has its kind. A version that knows no keys
+/// refuses the record.
+const KEY: u8 = 9;
 
 /// Whose log a segment belongs to, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +80,87 @@ impl Segment {
     }
 }
 
+/// The end of the log when it was last synced, as it stands outside the log.
+///
+/// What it names is durable. A log that ends before has lost acknowledged updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// Id of the data set.
+    pub id: [u8; 16],
+    /// Number of the last durable record.
+    pub lsn: u64,
+    /// Number of the first record of the last segment.
+    pub first: u64,
+    /// Bytes of that segment.
+    pub len: u64,
+}
+
+impl LogEnd {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; LOG_END] {
+        let mut bytes = [0; LOG_END];
+        bytes[..8].copy_from_slice(&END_MAGIC);
+        bytes[8..24].copy_from_slice(&self.id);
+        bytes[24..32].copy_from_slice(&self.lsn.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.first.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.len.to_le_bytes());
+        let checksum = xxh3_64_with_seed(&bytes[..56], 0);
+        bytes[56..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`LogEnd::encode`] wrote; `None`: other bytes, or too few.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.first_chunk::<LOG_END>()?;
+        if bytes[..8] != END_MAGIC || xxh3_64_with_seed(&bytes[..56], 0) != number(&bytes[56..]) {
+            return None;
+        }
+        let id = bytes[8..24].try_into().expect("16 bytes");
+        let (lsn, first) = (number(&bytes[24..]), number(&bytes[32..]));
+        Some(Self { id, lsn, first, len: number(&bytes[40..]) })
+    }
+}
+
+/// How a client names a request, so that it can send it again without changing the graph twice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key(Box<str>);
+
+impl Key {
+    /// A key of this text.
+    ///
+    /// # Errors
+    /// `Invalid`: no byte, or more than [`MOST_KEY`].
+    pub fn new(text: &str) -> Result<Self> {
+        if text.is_empty() || text.len() > MOST_KEY {
+            let text = format!("a key of {} bytes, expected 1 to {MOST_KEY}", text.len());
+            return Err(Error::invalid(text));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Appends the length in one byte, and the text.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(self.0.len() as u8);
+        bytes.extend(self.0.as_bytes());
+    }
+
+    /// Reads what [`Key::encode`] wrote from the front of `bytes`, which then begin after it.
+    ///
+    /// # Errors
+    /// `Corrupt`: bytes that end too early, or no such key.
+    pub fn decode(bytes: &mut &[u8]) -> Result<Self> {
+        let damaged = || Error::corrupt("a damaged key of a request");
+        let len = *bytes.split_off_first().ok_or_else(damaged)?;
+        let text = bytes.split_off(..usize::from(len)).ok_or_else(damaged)?;
+        Self::new(std::str::from_utf8(text).map_err(|_| damaged())?).map_err(|_| damaged())
+    }
+}
+
 /// Updates that take effect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -77,6 +169,8 @@ pub struct Record {
     /// Number of the last record that was durable when this one was written. Tells a write that
     /// was never acknowledged from one that was damaged.
     pub durable: u64,
+    /// The key that the client gave.
+    pub key: Option<Key>,
     /// The updates, in order.
     pub updates: Vec<Update>,
 }
@@ -97,6 +191,10 @@ impl Record {
 
     fn try_encode(&self, segment: &Segment, bytes: &mut Vec<u8>, start: usize) -> Result<()> {
         bytes.resize(start + FRAME_HEADER, 0);
+        if let Some(key) = &self.key {
+            bytes.push(KEY);
+            key.encode(bytes);
+        }
         for update in &self.updates {
             update.encode(bytes)?;
         }
@@ -145,27 +243,77 @@ pub fn decode_frame(segment: &Segment, bytes: &[u8]) -> Result<Frame> {
         return Ok(Frame::Torn);
     }
     let mut body = &frame[FRAME_HEADER..FRAME_HEADER + len];
+    let key = match body.first() {
+        Some(&KEY) => {
+            body = &body[1..];
+            Some(Key::decode(&mut body)?)
+        }
+        _ => None,
+    };
     let count = u32::from_le_bytes(frame[32..36].try_into().expect("4 bytes"));
     let updates = (0..count).map(|_| Update::decode(&mut body)).collect::<Result<_>>()?;
     if !body.is_empty() {
         return Err(Error::corrupt("a record with bytes after its last update"));
     }
-    let record = Record { lsn: number(&frame[16..]), durable: number(&frame[24..]), updates };
+    let (lsn, durable) = (number(&frame[16..]), number(&frame[24..]));
+    let record = Record { lsn, durable, key, updates };
     Ok(Frame::Whole(record, whole))
 }
 
-/// Whether a record that was written after record `lsn` was durable stands anywhere in `bytes`,
-/// which begin at a multiple of [`ALIGNMENT`].
-///
-/// Then what is missing before it was acknowledged, and must not be passed over.
-pub fn is_followed(segment: &Segment, bytes: &[u8], lsn: u64) -> bool {
-    (0..bytes.len()).step_by(ALIGNMENT).any(|at| {
-        bytes[at..].starts_with(&FRAME_MAGIC)
-            && matches!(
-                decode_frame(segment, &bytes[at..]),
-                Ok(Frame::Whole(record, _)) if record.durable >= lsn && record.lsn > lsn
-            )
-    })
+/// The start of a frame, for readers that do not have all of it in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameHead([u8; FRAME_HEADER]);
+
+impl FrameHead {
+    /// Reads it; `None`: no frame begins so.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let head = Self(*bytes.first_chunk()?);
+        (head.0[..4] == FRAME_MAGIC && head.body() <= MOST_BODY).then_some(head)
+    }
+
+    fn body(&self) -> usize {
+        u32::from_le_bytes(self.0[4..8].try_into().expect("4 bytes")) as usize
+    }
+
+    /// Bytes of the frame.
+    pub fn frame_len(&self) -> u64 {
+        frame_len(self.body()) as u64
+    }
+
+    /// Number of the record, if the frame is whole.
+    pub fn lsn(&self) -> u64 {
+        number(&self.0[16..])
+    }
+
+    /// Its [`Record::durable`].
+    pub fn durable(&self) -> u64 {
+        number(&self.0[24..])
+    }
+
+    /// Begins to compare the checksum.
+    pub fn check(&self, segment: &Segment) -> FrameCheck {
+        let mut hash = Xxh3::with_seed(xxh3_64_with_seed(&self.0[..8], segment.seed()));
+        hash.update(&self.0[16..]);
+        FrameCheck { expected: number(&self.0[8..]), hash }
+    }
+}
+
+/// The checksum of a frame that is read piece by piece.
+pub struct FrameCheck {
+    expected: u64,
+    hash: Xxh3,
+}
+
+impl FrameCheck {
+    /// Takes the next bytes after [`FRAME_HEADER`].
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+    }
+
+    /// Whether the bytes that were taken are those that were written.
+    pub fn is_whole(&self) -> bool {
+        self.hash.digest() == self.expected
+    }
 }
 
 /// Bytes of the frame of `len` bytes of updates.

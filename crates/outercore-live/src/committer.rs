@@ -1,33 +1,47 @@
 //! One writer's view of a live graph: what is acknowledged, and how more becomes so.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use outercore_core::{Bytes, Error, Result};
 use outercore_format::Update;
+use outercore_format::log::Key;
 use outercore_io::{Disk, FileLock};
 use outercore_store::dataset::DataSet;
-use outercore_store::delta::{Applied, Delta, Replaced};
+use outercore_store::delta::{Delta, Replaced};
 use outercore_store::generations;
 use outercore_store::paged::PagedTopology;
 
+use crate::answers::{Ack, Answers};
 use crate::fold::{KeepGoing, enable, fold};
 use crate::log::{self, LogWriter};
-use crate::replay::{base_topology, replay};
+use crate::replay::{Folding, Replayed, base_topology, replay};
 use crate::watch::Commit;
 
 /// `NEW_NODE + k` in an update stands for the k-th node that the same record adds, those of graphs
 /// that it registers included.
 pub const NEW_NODE: u64 = 1 << 63;
 
-/// A record that is durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ack {
-    /// Its log sequence number: a request that asks for at least this sees it.
-    pub lsn: u64,
-    /// What each of its updates has done.
-    pub applied: Vec<Applied>,
+/// Memory for changes while a log is replayed, where the caller has no other limit. With what a fold
+/// takes besides, it stays within what a process may take beyond its budget.
+pub const REPLAY_MEMORY: Bytes = Bytes::mib(16);
+
+/// Updates that are to take effect together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Write {
+    /// The updates, in order.
+    pub updates: Vec<Update>,
+    /// How the client names the request. One of the last keys again gets the first answer, and
+    /// changes nothing.
+    pub key: Option<Key>,
+}
+
+impl From<Vec<Update>> for Write {
+    fn from(updates: Vec<Update>) -> Self {
+        Self { updates, key: None }
+    }
 }
 
 /// A snapshot of a live graph: arrays, and what has changed since they were written.
@@ -53,6 +67,7 @@ pub struct Committer<'a> {
     log: LogWriter<'a>,
     base: PagedTopology,
     snapshot: Arc<Snapshot>,
+    answers: Answers,
     /// Why the last commit failed.
     trouble: Option<String>,
     /// What the last commit did.
@@ -68,22 +83,37 @@ impl<'a> Committer<'a> {
     /// As [`DataSet::open`]; `Unsupported` for a graph that cannot take updates; a damaged log;
     /// failed writes.
     pub fn open(disk: &'a dyn Disk, root: &Path, lock: &FileLock) -> Result<Self> {
-        let mut data_set = DataSet::open(root)?;
+        Self::open_within(disk, root, lock, REPLAY_MEMORY, &|| Ok(()))
+    }
+
+    /// As [`Committer::open`]. Changes that the log holds take so much memory, and a little more:
+    /// beyond it they are folded into the arrays, piece by piece. `keep_going` is called often.
+    ///
+    /// # Errors
+    /// As [`Committer::open`]; those of `keep_going`.
+    pub fn open_within(
+        disk: &'a dyn Disk,
+        root: &Path,
+        lock: &FileLock,
+        memory: Bytes,
+        keep_going: KeepGoing<'_>,
+    ) -> Result<Self> {
+        let data_set = DataSet::open(root)?;
         // Says what cannot be updated before anything is written.
         Delta::new(&data_set)?;
         if data_set.manifest().live.is_none() {
             let mut id = [0; 16];
             getrandom::fill(&mut id)
                 .map_err(|error| Error::internal(format!("no random numbers: {error}")))?;
+            // Left from a data set that was here before.
+            log::remove_before(disk, root, u64::MAX)?;
             LogWriter::create(disk, root, id, 0)?;
             enable(disk, root, lock, id)?;
-            data_set = DataSet::open(root)?;
         }
-        let id = data_set.manifest().live.as_ref().and_then(|live| live.id_bytes());
-        let id = id.ok_or_else(|| Error::corrupt("a log with a damaged id"))?;
-        let base = base_topology(&data_set)?;
-        let (delta, recovered) = replay(&data_set, &base)?;
-        let log = LogWriter::open(disk, root, id, &recovered)?;
+        log::remove_temporary(disk, root);
+        let folding = Folding { disk, lock, memory, keep_going };
+        let Replayed { data_set, base, delta, recovered, answers } = replay(root, &folding)?;
+        let log = LogWriter::open(disk, root, id_of(&data_set)?, &recovered)?;
         let snapshot =
             Arc::new(Snapshot { generation: 0, replaced: Arc::default(), data_set, delta });
         Ok(Self {
@@ -92,6 +122,7 @@ impl<'a> Committer<'a> {
             log,
             base,
             snapshot,
+            answers,
             trouble: None,
             last: Commit::default(),
         })
@@ -118,15 +149,19 @@ impl<'a> Committer<'a> {
     }
 
     /// Makes each of `writes` durable, all by one sync, and acknowledges them: a record each, whole
-    /// or not at all. One that is wrong does not stop the others.
+    /// or not at all. One that is wrong does not stop the others. One whose key has an answer gets
+    /// that answer.
     ///
     /// # Errors
-    /// Of a write: as [`Delta::apply`]; or, for all of them, those of the disk: then nothing of any
-    /// is in the log or in the graph.
-    pub fn commit(&mut self, writes: Vec<Vec<Update>>) -> Vec<Result<Ack>> {
+    /// Of a write: as [`Delta::apply`], or a value that its array cannot hold; or, for all of them,
+    /// those of the disk. Nothing of any is in the graph then, nor in the log. Only where the kind is
+    /// `Unknown` the log may hold them, and they take effect if it is opened again before a later
+    /// commit, or [`Committer::renew`], has succeeded.
+    pub fn commit<W: Into<Write>>(&mut self, writes: Vec<W>) -> Vec<Result<Ack>> {
+        let writes: Vec<Write> = writes.into_iter().map(W::into).collect();
         self.last = Commit::default();
         let mut state = self.snapshot.delta.clone();
-        let updates = writes.iter().flatten();
+        let updates = writes.iter().flat_map(|write| &write.updates);
         let touched: Vec<u64> = updates.flat_map(|update| state.touched(update)).collect();
         // A node out of range is refused below, with its own update.
         let nodes = state.num_nodes();
@@ -134,41 +169,71 @@ impl<'a> Committer<'a> {
         if let Err(error) = state.adopt(&touched, &self.base) {
             return writes.iter().map(|_| Err(error.clone())).collect();
         }
-        let done: Vec<Result<Ack>> =
-            writes.into_iter().map(|updates| self.take_in(&mut state, updates)).collect();
+        // Where the records of this commit that have a key are in `done`.
+        let mut keyed: HashMap<Key, usize> = HashMap::new();
+        let mut done: Vec<(Result<Ack>, Source)> = Vec::with_capacity(writes.len());
+        for Write { updates, key } in writes {
+            let known = key.as_ref().and_then(|key| self.answers.of(key).cloned());
+            let place = key.as_ref().and_then(|key| keyed.get(key).copied());
+            done.push(match (known, place) {
+                (Some(ack), _) => (Ok(ack), Source::Before),
+                (None, Some(place)) => (done[place].0.clone(), Source::SameCommit),
+                (None, None) => {
+                    let taken = self.take_in(&mut state, updates, key.clone());
+                    keyed.extend(key.filter(|_| taken.is_ok()).map(|key| (key, done.len())));
+                    (taken, Source::Record)
+                }
+            });
+        }
         // Refused updates must not take memory.
         state.drop_unchanged(&touched);
         let (before, began) = (self.log.len(), Instant::now());
         let committed = self.log.commit();
-        let accepted = done.iter().filter_map(|one| one.as_ref().ok());
+        let records = done.iter().filter(|(_, source)| *source == Source::Record);
+        let accepted = records.filter_map(|(ack, _)| ack.as_ref().ok());
+        let records = accepted.clone().count() as u64;
         self.last = Commit {
-            records: accepted.clone().count() as u64,
+            records,
             updates: accepted.map(|ack| ack.applied.len() as u64).sum(),
-            bytes: Bytes(self.log.len() - before),
+            bytes: Bytes(self.log.len().saturating_sub(before)),
             took: began.elapsed(),
             failed: committed.is_err(),
         };
-        self.trouble = committed.as_ref().err().map(Error::to_string);
-        match committed {
-            Ok(()) => {
-                self.snapshot =
-                    Arc::new(Snapshot { delta: state, ..Snapshot::clone(&self.snapshot) });
-                done
-            }
-            Err(error) => done.into_iter().map(|one| one.and(Err(error.clone()))).collect(),
+        if records > 0 {
+            self.trouble = committed.as_ref().err().map(Error::to_string);
         }
+        if let Err(error) = committed {
+            let of = |(ack, source): (Result<Ack>, Source)| match source {
+                Source::Before => ack,
+                Source::Record | Source::SameCommit => ack.and(Err(error.clone())),
+            };
+            return done.into_iter().map(of).collect();
+        }
+        self.snapshot = Arc::new(Snapshot { delta: state, ..Snapshot::clone(&self.snapshot) });
+        let mut keyed: Vec<(Key, usize)> = keyed.into_iter().collect();
+        keyed.sort_by_key(|(_, place)| *place);
+        for (key, place) in keyed {
+            self.answers.insert(key, done[place].0.clone().expect("a record that was accepted"));
+        }
+        done.into_iter().map(|(ack, _)| ack).collect()
     }
 
     /// Applies a record to `state` and enters it into the log's next write.
-    fn take_in(&mut self, state: &mut Delta, mut updates: Vec<Update>) -> Result<Ack> {
+    fn take_in(
+        &mut self,
+        state: &mut Delta,
+        mut updates: Vec<Update>,
+        key: Option<Key>,
+    ) -> Result<Ack> {
         if updates.is_empty() {
             return Err(Error::invalid("no updates, expected at least one"));
         }
+        updates.iter().try_for_each(|update| state.schema().check_values(update))?;
         resolve(&mut updates, state.num_nodes())?;
         let lsn = state.lsn() + 1;
         let mut next = state.clone();
         let applied = next.apply(lsn, &updates, &self.base)?;
-        self.log.push(lsn, updates)?;
+        self.log.push(lsn, key, updates)?;
         *state = next;
         Ok(Ack { lsn, applied })
     }
@@ -178,8 +243,22 @@ impl<'a> Committer<'a> {
     /// # Errors
     /// The disk's own.
     pub fn rotate(&mut self) -> Result<u64> {
+        // Records that are folded give no answers any more.
+        self.answers.save(self.disk, &self.root, id_of(&self.snapshot.data_set)?)?;
         self.log.rotate()?;
         Ok(self.log.first())
+    }
+
+    /// Looks whether the disk takes writes again, after one that failed: begins a new segment.
+    ///
+    /// # Errors
+    /// The disk's own.
+    pub fn renew(&mut self) -> Result<()> {
+        if self.trouble.is_some() {
+            self.log.renew()?;
+            self.trouble = None;
+        }
+        Ok(())
     }
 
     /// Exchanges the arrays for those of `data_set`, into which some of the log was folded.
@@ -206,6 +285,23 @@ impl<'a> Committer<'a> {
         let folded = fold_snapshot(self.disk, &self.root, &self.snapshot, lock, first, keep_going)?;
         folded.map_or(Ok(()), |data_set| self.rebase(data_set))
     }
+}
+
+/// Where the answer to a write comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A record of its own, or a refusal.
+    Record,
+    /// An earlier request with its key.
+    Before,
+    /// A record of the same commit, which has its key.
+    SameCommit,
+}
+
+/// The id of the log.
+fn id_of(data_set: &DataSet) -> Result<[u8; 16]> {
+    let live = data_set.manifest().live.as_ref();
+    live.and_then(|live| live.id_bytes()).ok_or_else(|| Error::corrupt("a log with a damaged id"))
 }
 
 /// Folds a snapshot into the arrays of the data set in `root`, whose log begins with record `first`

@@ -1,5 +1,8 @@
 //! A live graph in a process that serves: a thread that writes, one that folds.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -8,13 +11,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
-use outercore_format::Update;
 use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
 use outercore_store::generations;
 
-use crate::committer::{Ack, Committer, Snapshot, fold_snapshot};
-use crate::open::{answer, requests};
+use crate::answers::Ack;
+use crate::committer::{Committer, Snapshot, Write, fold_snapshot};
+use crate::open::{answer, refuse, requests};
 use crate::watch::Watch;
 
 /// Most writes that one sync makes durable.
@@ -25,6 +28,9 @@ const MOST_UPDATES: usize = 1 << 16;
 
 /// Time between two checks whether to fold.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Time between two looks whether a disk that has failed takes writes again.
+const RENEW: Duration = Duration::from_secs(1);
 
 /// After a fold that failed.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -72,7 +78,9 @@ pub struct LiveStatus {
 type Reply = Box<dyn FnOnce(Result<Ack>) + Send>;
 
 enum Message {
-    Write(Vec<Update>, Reply),
+    Write(Write, Reply),
+    /// Look whether the disk takes writes again.
+    Renew,
     /// Begin a segment; the snapshot and its first record go back.
     Rotate(SyncSender<Result<(Arc<Snapshot>, u64)>>),
     Rebase(DataSet, SyncSender<Result<()>>),
@@ -150,18 +158,18 @@ impl LiveGraph {
         Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Hands in updates that are to take effect together; `reply` is called once they are durable
+    /// Hands in a write, whose updates are to take effect together; `reply` is called once they are durable
     /// and in the snapshot, or not at all in either.
     ///
     /// # Errors
     /// `Budget`: too many writes wait, or too much is not folded yet; nothing is written then.
-    pub fn submit(&self, updates: Vec<Update>, reply: Reply) -> Result<()> {
+    pub fn submit(&self, write: impl Into<Write>, reply: Reply) -> Result<()> {
         if self.snapshot().delta.memory() > self.shared.config.memory {
             let text = "too many updates wait to be folded into the arrays";
             return Err(Error::new(ErrorKind::Budget, text).hint("send them again later"));
         }
         let writes = self.writes.as_ref().expect("there until it is dropped");
-        writes.try_send(Message::Write(updates, reply)).map_err(|error| match error {
+        writes.try_send(Message::Write(write.into(), reply)).map_err(|error| match error {
             TrySendError::Full(_) => {
                 Error::new(ErrorKind::Budget, "too many updates wait").hint("send them again later")
             }
@@ -173,9 +181,9 @@ impl LiveGraph {
     ///
     /// # Errors
     /// Those of the write.
-    pub fn write(&self, updates: Vec<Update>) -> Result<Ack> {
+    pub fn write(&self, write: impl Into<Write>) -> Result<Ack> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.submit(updates, Box::new(move |done| drop(reply.send(done))))?;
+        self.submit(write, Box::new(move |done| drop(reply.send(done))))?;
         answer.recv().map_err(|_| Error::internal("the writing thread has ended"))?
     }
 
@@ -238,7 +246,8 @@ fn write(
     opened: &SyncSender<Result<Arc<Shared>>>,
     messages: &Receiver<Message>,
 ) {
-    let mut committer = match Committer::open(disk, root, &lock) {
+    let opened_committer = Committer::open_within(disk, root, &lock, config.memory, &|| Ok(()));
+    let mut committer = match opened_committer {
         Ok(committer) => committer,
         Err(error) => return drop(opened.send(Err(error))),
     };
@@ -261,8 +270,14 @@ fn write(
     let mut next = messages.recv().ok();
     while let Some(message) = next.take() {
         match message {
-            Message::Write(updates, reply) => {
-                next = write_together(&mut committer, &shared, (updates, reply), messages);
+            Message::Write(write, reply) => {
+                next = write_together(&mut committer, &shared, (write, reply), messages);
+            }
+            Message::Renew => {
+                // Otherwise it is tried again; the failure is known already.
+                if committer.renew().is_ok() {
+                    shared.publish(&committer);
+                }
             }
             Message::Rotate(reply) => {
                 let rotated = committer.rotate();
@@ -286,16 +301,16 @@ fn write(
 fn write_together(
     committer: &mut Committer<'_>,
     shared: &Shared,
-    first: (Vec<Update>, Reply),
+    first: (Write, Reply),
     messages: &Receiver<Message>,
 ) -> Option<Message> {
-    let mut updates = first.0.len();
+    let mut updates = first.0.updates.len();
     let (mut writes, mut replies) = (vec![first.0], vec![first.1]);
     let mut other = None;
     while writes.len() < MOST_TOGETHER && updates < MOST_UPDATES {
         match messages.try_recv() {
             Ok(Message::Write(more, reply)) => {
-                updates += more.len();
+                updates += more.updates.len();
                 writes.push(more);
                 replies.push(reply);
             }
@@ -319,6 +334,7 @@ fn write_together(
 /// The folding thread.
 fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
     let mut not_before = Instant::now();
+    let mut renewed = Instant::now();
     // When, and how long it took.
     let mut exchanged: Option<(Instant, Duration)> = None;
     loop {
@@ -338,6 +354,11 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         let _ = generations::tidy_held(&*shared.disk, &shared.root, &shared.lock);
         let asked = requests(&shared.root);
         let status = shared.status().clone();
+        if status.failure.is_some() && renewed.elapsed() >= RENEW {
+            renewed = Instant::now();
+            // A queue that is full has writes that find out themselves.
+            let _ = writer.try_send(Message::Renew);
+        }
         let has_rested =
             exchanged.is_none_or(|(when, took)| when.elapsed() >= took * shared.config.rest);
         let is_large = has_rested && status.memory.0 > shared.config.memory.0 / 2;
@@ -366,9 +387,10 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
             }
         }
         drop(status);
-        if folded.is_ok() {
-            // Those that came later may ask for updates that this fold does not hold.
-            answer(&*shared.disk, &asked);
+        // Those that came later may ask for updates that this fold does not hold.
+        match &folded {
+            Ok(_) => answer(&*shared.disk, &asked),
+            Err(_) => refuse(&*shared.disk, &asked),
         }
         for reply in replies {
             drop(reply.send(folded.clone()));

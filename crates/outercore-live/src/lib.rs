@@ -5,6 +5,7 @@
 //! reasons.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod committer;
 mod fold;
 mod graph;
@@ -14,8 +15,9 @@ mod open;
 mod replay;
 mod watch;
 
-pub use committer::{Ack, Committer, NEW_NODE, Snapshot, fold_snapshot, resolve};
+pub use answers::Ack;
+pub use committer::{Committer, NEW_NODE, REPLAY_MEMORY, Snapshot, Write, fold_snapshot, resolve};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
-pub use open::{WRITER_MEMORY, answer, open, open_on, requests, verify};
+pub use open::{WRITER_MEMORY, answer, open, open_on, refuse, requests, verify};
 pub use watch::{Commit, Unwatched, Watch};

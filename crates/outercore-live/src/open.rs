@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use outercore_core::{Bytes, Context, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
 
-use crate::committer::Committer;
+use crate::committer::{Committer, REPLAY_MEMORY};
 use crate::fold::KeepGoing;
-use crate::log::{self};
+use crate::log;
 use crate::replay::{STAGING, WORKING};
 
 /// Memory that a writer takes besides the changes.
@@ -22,12 +22,16 @@ const WAIT: Duration = Duration::from_millis(20);
 /// Suffix of the files by which a reader asks the writing process to fold.
 const REQUEST: &str = ".request";
 
+/// Suffix that such a file gets where the fold has failed.
+const REFUSED: &str = "refused";
+
 /// Opens the data set in `root` at its last acknowledged update.
 ///
 /// Updates that are only in the log are folded into the arrays first. Where a server has the data
 /// set, it is asked to do so.
 ///
-/// **Cost** nothing more than [`DataSet::open`] unless updates wait in the log.
+/// **Cost** nothing more than [`DataSet::open`] unless updates wait in the log. Then about twice
+/// [`REPLAY_MEMORY`] at most, and a fold each time that the updates take more than it.
 ///
 /// # Errors
 /// As [`DataSet::open`]; a damaged log; failed writes; those of `keep_going`, which is called often
@@ -65,7 +69,7 @@ pub fn open_on(
         }
         match &request {
             None => request = Some(Request::make(root)?),
-            Some(request) if !request.file.exists() => return DataSet::open(root),
+            Some(request) if request.is_answered()? => return DataSet::open(root),
             Some(_) => {}
         }
         wait()?;
@@ -76,19 +80,30 @@ pub fn open_on(
 fn is_pending(data_set: &DataSet, live: &outercore_format::Live) -> Result<bool> {
     match log::is_pending(data_set.root(), live) {
         // A segment was removed meanwhile: another process is folding.
-        Err(error) if error.kind() == outercore_core::ErrorKind::NotFound => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
         found => found,
     }
 }
 
 /// Looks at the log of a data set: the updates that it holds beyond the arrays, 0 without a log.
+/// Changes nothing, and works beside a process that writes.
 ///
 /// # Errors
-/// `Corrupt`: a damaged log. Failed reads.
+/// As [`DataSet::open`]. `Corrupt`: a damaged log. Failed reads.
 pub fn verify(data_set: &DataSet) -> Result<u64> {
-    match &data_set.manifest().live {
-        Some(live) => log::verify(data_set.root(), live),
-        None => Ok(0),
+    let mut data_set = data_set.clone();
+    loop {
+        let Some(live) = &data_set.manifest().live else { return Ok(0) };
+        let error = match log::verify(data_set.root(), live) {
+            Ok(updates) => return Ok(updates),
+            Err(error) => error,
+        };
+        // Another process may have folded meanwhile, and removed what was folded.
+        let now = DataSet::open(data_set.root())?;
+        if now.manifest().live == data_set.manifest().live {
+            return Err(error);
+        }
+        data_set = now;
     }
 }
 
@@ -108,12 +123,34 @@ impl Request {
         })?;
         Ok(Self { file })
     }
+
+    fn refused(&self) -> PathBuf {
+        self.file.with_extension(REFUSED)
+    }
+
+    /// Whether the updates are in the arrays now.
+    ///
+    /// # Errors
+    /// `Io`: the server could not write them.
+    fn is_answered(&self) -> Result<bool> {
+        if self.file.exists() {
+            return Ok(false);
+        }
+        if !self.refused().exists() {
+            return Ok(true);
+        }
+        let text = "the server could not write its updates into the arrays";
+        Err(Error::new(ErrorKind::Io, text).hint(
+            "the server's own messages say why; `outercore info` shows the data set as it is",
+        ))
+    }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // It may have been answered.
+        // Only one of them is there, or none.
         let _ = std::fs::remove_file(&self.file);
+        let _ = std::fs::remove_file(self.refused());
     }
 }
 
@@ -132,6 +169,14 @@ pub fn answer(disk: &dyn Disk, requests: &[PathBuf]) {
     }
 }
 
+/// Tells readers that what they asked for could not be written. It takes no space on a full disk.
+pub fn refuse(disk: &dyn Disk, requests: &[PathBuf]) {
+    for request in requests {
+        // Its reader may have gone.
+        let _ = disk.rename(request, &request.with_extension(REFUSED));
+    }
+}
+
 /// Folds what the log holds into the arrays of the data set in `root`, which `lock` holds.
 ///
 /// # Errors
@@ -142,7 +187,7 @@ fn fold_log(
     lock: &FileLock,
     keep_going: KeepGoing<'_>,
 ) -> Result<()> {
-    Committer::open(disk, root, lock)?.fold(lock, keep_going)?;
+    Committer::open_within(disk, root, lock, REPLAY_MEMORY, keep_going)?.fold(lock, keep_going)?;
     // Also those that came meanwhile: no update was acknowledged since.
     answer(disk, &requests(root));
     Ok(())

@@ -1,14 +1,19 @@
 //! What the log makes of the arrays: updates applied again, in memory.
 
+use std::path::Path;
+
 use outercore_core::{Bytes, Error, Result};
 use outercore_format::log::Record;
-use outercore_io::{CostModel, EngineConfig};
+use outercore_format::{Rows, Update};
+use outercore_io::{CostModel, Disk, EngineConfig, FileLock};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::Delta;
 use outercore_store::paged::PagedTopology;
 
-use crate::log::{self, Recovered};
+use crate::answers::{Ack, Answers};
+use crate::fold::{KeepGoing, fold};
+use crate::log::{LogReader, Recovered};
 
 /// Read buffers for lists that are copied.
 pub(crate) const STAGING: Bytes = Bytes::kib(512);
@@ -18,6 +23,10 @@ pub(crate) const WORKING: Bytes = Bytes::mib(1);
 
 /// Records whose lists are copied together.
 const TOGETHER: usize = 1024;
+
+/// Most updates of those records, and most bytes of their rows.
+const MOST_UPDATES: usize = 4096;
+const MOST_BYTES: usize = 1 << 20;
 
 /// The topology in the arrays, as lists are copied from it.
 ///
@@ -29,31 +38,112 @@ pub(crate) fn base_topology(data_set: &DataSet) -> Result<PagedTopology> {
     Ok(topology.with_working_memory(WORKING))
 }
 
-/// The delta that the log makes of the arrays, and where the log ends.
-///
-/// # Errors
-/// As [`log::recover`]; `Corrupt` for a record that cannot be applied.
-pub(crate) fn replay(data_set: &DataSet, base: &dyn Topology) -> Result<(Delta, Recovered)> {
-    let live = data_set.manifest().live.as_ref();
-    let live = live.ok_or_else(|| Error::internal("a data set without a log is replayed"))?;
-    let mut delta = Delta::new(data_set)?;
-    let mut together = Vec::new();
-    let recovered = log::recover(data_set.root(), live, &mut |record| {
-        together.push(record);
-        if together.len() < TOGETHER { Ok(()) } else { apply(&mut delta, &mut together, base) }
-    })?;
-    apply(&mut delta, &mut together, base)?;
-    Ok((delta, recovered))
+/// A data set with what the log makes of it.
+pub(crate) struct Replayed {
+    /// The arrays, into which some of the log may have been folded.
+    pub data_set: DataSet,
+    /// Their topology.
+    pub base: PagedTopology,
+    /// The rest of the log.
+    pub delta: Delta,
+    /// Where the log ends.
+    pub recovered: Recovered,
+    /// Answers to requests with a key.
+    pub answers: Answers,
 }
 
-fn apply(delta: &mut Delta, records: &mut Vec<Record>, base: &dyn Topology) -> Result<()> {
-    let updates = records.iter().flat_map(|record| &record.updates);
-    let touched: Vec<u64> = updates.flat_map(|update| delta.touched(update)).collect();
-    delta.adopt(&touched, base)?;
-    for record in records.drain(..) {
-        delta.apply(record.lsn, &record.updates, base).map_err(|error| {
-            Error::corrupt(format!("update {} of the log cannot be applied: {error}", record.lsn))
-        })?;
+/// Where a replay may fold.
+pub(crate) struct Folding<'a> {
+    pub disk: &'a dyn Disk,
+    pub lock: &'a FileLock,
+    /// Memory for changes: whenever they take more, they are folded into the arrays.
+    pub memory: Bytes,
+    pub keep_going: KeepGoing<'a>,
+}
+
+/// Reads the log of the data set in `root`, and applies it to the arrays.
+///
+/// # Errors
+/// As [`LogReader`]; `Corrupt` for a record that cannot be applied; those of folds.
+pub(crate) fn replay(root: &Path, folding: &Folding<'_>) -> Result<Replayed> {
+    let data_set = DataSet::open(root)?;
+    let live = data_set.manifest().live.clone();
+    let live = live.ok_or_else(|| Error::internal("a data set without a log is replayed"))?;
+    let id = live.id_bytes().ok_or_else(|| Error::corrupt("a log with a damaged id"))?;
+    let mut reader = LogReader::open(root, &live)?;
+    let (base, delta) = (base_topology(&data_set)?, Delta::new(&data_set)?);
+    let mut state = Replay { data_set, base, delta, answers: Answers::read(root, id)? };
+    let (mut together, mut updates, mut bytes) = (Vec::new(), 0, 0);
+    while let Some(record) = reader.next()? {
+        updates += record.updates.len();
+        bytes += record.updates.iter().map(size).sum::<usize>();
+        together.push(record);
+        if together.len() == TOGETHER || updates >= MOST_UPDATES || bytes >= MOST_BYTES {
+            (updates, bytes) = (0, 0);
+            (folding.keep_going)()?;
+            state.apply(&mut together)?;
+            if state.delta.memory() > folding.memory {
+                state.fold(folding, id)?;
+            }
+        }
     }
-    Ok(())
+    state.apply(&mut together)?;
+    let recovered = reader.end();
+    state.answers.forget_after(recovered.lsn);
+    let Replay { data_set, base, delta, answers } = state;
+    Ok(Replayed { data_set, base, delta, recovered, answers })
+}
+
+struct Replay {
+    data_set: DataSet,
+    base: PagedTopology,
+    delta: Delta,
+    answers: Answers,
+}
+
+impl Replay {
+    fn apply(&mut self, records: &mut Vec<Record>) -> Result<()> {
+        let Self { delta, base, answers, .. } = self;
+        let updates = records.iter().flat_map(|record| &record.updates);
+        let touched: Vec<u64> = updates.flat_map(|update| delta.touched(update)).collect();
+        delta.adopt(&touched, base as &dyn Topology)?;
+        for Record { lsn, key, updates, .. } in records.drain(..) {
+            let applied = delta.apply(lsn, &updates, base).map_err(|error| {
+                Error::corrupt(format!("update {lsn} of the log cannot be applied: {error}"))
+            })?;
+            if let Some(key) = key {
+                answers.insert(key, Ack { lsn, applied });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room for the rest of the log. The next start skips what the arrays hold by then.
+    fn fold(&mut self, folding: &Folding<'_>, id: [u8; 16]) -> Result<()> {
+        let Folding { disk, lock, keep_going, .. } = *folding;
+        let root = self.data_set.root();
+        // The records that are folded give no answers any more.
+        self.answers.save(disk, root, id)?;
+        fold(disk, &self.data_set, &self.delta, lock, keep_going)?;
+        self.data_set = DataSet::open(root)?;
+        self.base = base_topology(&self.data_set)?;
+        self.delta = Delta::new(&self.data_set)?;
+        Ok(())
+    }
+}
+
+/// Bytes of the rows of an update.
+fn size(update: &Update) -> usize {
+    let of = |rows: &Rows| rows.values().map(Vec::len).sum::<usize>();
+    match update {
+        Update::AddEdge { rows, .. }
+        | Update::AddNode { rows, .. }
+        | Update::UpdateNode { rows, .. } => of(rows),
+        Update::RegisterGraph { rows, nodes, edges } => {
+            of(rows)
+                + nodes.iter().map(of).sum::<usize>()
+                + edges.iter().map(|edge| of(&edge.rows)).sum::<usize>()
+        }
+        Update::RemoveEdge { .. } | Update::RemoveNode { .. } | Update::UnregisterGraph { .. } => 0,
+    }
 }

@@ -14,9 +14,19 @@ use outercore_testkit::LiveModel;
 const COMMITS: u64 = 4;
 const RECORDS: u64 = COMMITS + 2;
 
+/// The file with the end of the log.
+const END: &str = "live/end";
+
 fn add_node() -> Update {
     let rows = [(keys::FEATURES.to_owned(), vec![7; 12]), (keys::LABELS.to_owned(), vec![0; 8])];
     Update::AddNode { graph: None, rows: Rows::from(rows) }
+}
+
+/// As [`with_log`], without the end that is noted outside the log: as older versions left it.
+fn with_old_log(root: &Path) -> PathBuf {
+    let path = with_log(root);
+    std::fs::remove_file(root.join(END)).unwrap();
+    path
 }
 
 /// A data set with a log of some records, one of them above 2 KiB.
@@ -37,9 +47,9 @@ fn records(root: &Path) -> outercore_core::Result<u64> {
 }
 
 #[test]
-fn a_flipped_byte_is_found_and_only_the_last_write_may_be_taken_for_unfinished() {
+fn a_flipped_byte_of_an_old_log_is_found_and_only_the_last_write_may_be_taken_for_unfinished() {
     let directory = tempfile::tempdir().unwrap();
-    let path = with_log(directory.path());
+    let path = with_old_log(directory.path());
     let sound = std::fs::read(&path).unwrap();
     assert!(sound.len() > 2048, "{}", sound.len());
     let mut draws = Stream::new(1, 0).uniform(0, 0, 0);
@@ -68,9 +78,9 @@ fn a_flipped_byte_is_found_and_only_the_last_write_may_be_taken_for_unfinished()
 }
 
 #[test]
-fn a_log_that_ends_early_is_the_records_before_its_end() {
+fn an_old_log_that_ends_early_is_the_records_before_its_end() {
     let directory = tempfile::tempdir().unwrap();
-    let path = with_log(directory.path());
+    let path = with_old_log(directory.path());
     let sound = std::fs::read(&path).unwrap();
     let mut last = 0;
     for len in 64..=sound.len() {
@@ -92,7 +102,7 @@ fn a_log_that_ends_early_is_the_records_before_its_end() {
 fn what_was_torn_does_not_come_back_behind_later_records() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
-    let path = with_log(root);
+    let path = with_old_log(root);
     let sound = std::fs::read(&path).unwrap();
     // The first record of the last write is torn, the other two are whole.
     let first_of_last = (64..sound.len())
@@ -112,6 +122,175 @@ fn what_was_torn_does_not_come_back_behind_later_records() {
         assert_eq!(done.lsn, COMMITS + again);
     }
     assert_eq!(records(root).unwrap(), COMMITS + 1);
+}
+
+/// A data set with a log of four segments, the last of which is `empty` or has records.
+fn with_segments(root: &Path, empty: bool) -> Vec<PathBuf> {
+    LiveModel::random(5, 9, true, 1).write(root);
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+    for segment in 0..4 {
+        let records = if segment == 3 && empty { 0 } else { 2 };
+        for _ in 0..records {
+            committer.commit(vec![vec![add_node()]]).remove(0).unwrap();
+        }
+        if segment < 3 {
+            committer.rotate().unwrap();
+        }
+    }
+    drop(committer);
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(root.join("live"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect();
+    paths.sort();
+    assert_eq!(paths.len(), 4);
+    paths
+}
+
+#[test]
+fn a_log_that_was_cut_anywhere_is_found() {
+    for empty in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let paths = with_segments(root, empty);
+        let whole = if empty { 6 } else { 8 };
+        assert_eq!(records(root).unwrap(), whole);
+        for path in &paths {
+            let sound = std::fs::read(path).unwrap();
+            for len in 0..sound.len() {
+                std::fs::write(path, &sound[..len]).unwrap();
+                let error = records(root).expect_err(&format!("{}: {len}", path.display()));
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            }
+            std::fs::remove_file(path).unwrap();
+            assert_eq!(records(root).unwrap_err().kind(), ErrorKind::Corrupt, "{}", path.display());
+            std::fs::write(path, sound).unwrap();
+        }
+        assert_eq!(records(root).unwrap(), whole);
+    }
+}
+
+#[test]
+fn a_flipped_byte_of_a_log_is_found_wherever_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = with_log(directory.path());
+    for path in [path, directory.path().join(END)] {
+        let sound = std::fs::read(&path).unwrap();
+        for at in 0..sound.len() {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &bytes).unwrap();
+            match records(directory.path()) {
+                // One slot of the end is enough.
+                Ok(found) => assert!(path.ends_with(END) && found == RECORDS, "byte {at}"),
+                Err(error) => assert!(path.extension().is_some(), "byte {at}: {error}"),
+            }
+        }
+        std::fs::write(&path, &sound).unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_to_nothing_after_a_fold_is_refused_by_whoever_opens_the_data_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    with_segments(root, false);
+    drop(open(root, &|| Ok(())).unwrap());
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+    committer.commit(vec![vec![add_node()]]).remove(0).unwrap();
+    drop((committer, lock));
+    // As long as after the fold, when nothing waited.
+    std::fs::File::options()
+        .write(true)
+        .open(root.join("live/00000000000000000009.log"))
+        .unwrap()
+        .set_len(64)
+        .unwrap();
+    let error = open(root, &|| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("update 9 was acknowledged"), "{error}");
+}
+
+#[test]
+fn the_log_of_a_data_set_that_was_here_before_is_no_part_of_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    with_segments(root, false);
+    // An import that overwrites it.
+    LiveModel::random(5, 9, true, 2).write(root);
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    for lsn in 1..3 {
+        let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+        assert_eq!(committer.commit(vec![vec![add_node()]]).remove(0).unwrap().lsn, lsn);
+    }
+    assert_eq!(records(root).unwrap(), 2);
+}
+
+#[test]
+fn a_log_that_was_cut_says_what_is_lost_and_the_file_to_remove_to_go_on_without_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let path = with_segments(root, false).pop().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 8]).unwrap();
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    let opened = Committer::open(&RealDisk, root, &lock).map(|_| ()).unwrap_err();
+    for error in [records(root).unwrap_err(), opened] {
+        let text = error.to_string();
+        assert!(text.contains("ends with update 7") && text.contains("update 8 was"), "{text}");
+        assert!(text.contains("from a copy") && text.contains("remove `live/end`"), "{text}");
+    }
+    std::fs::remove_file(root.join(END)).unwrap();
+    let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+    assert_eq!(committer.commit(vec![vec![add_node()]]).remove(0).unwrap().lsn, 8);
+    drop(committer);
+    assert_eq!(records(root).unwrap(), 8);
+}
+
+#[test]
+fn a_damaged_end_is_found_and_that_of_another_data_set_says_nothing() {
+    let [one, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    with_log(one.path());
+    with_segments(other.path(), false);
+    let sound = std::fs::read(one.path().join(END)).unwrap();
+    std::fs::write(one.path().join(END), vec![0; sound.len()]).unwrap();
+    let error = records(one.path()).unwrap_err();
+    assert!(error.to_string().contains("remove `live/end`"), "{error}");
+    std::fs::copy(other.path().join(END), one.path().join(END)).unwrap();
+    assert_eq!(records(one.path()).unwrap(), RECORDS);
+    // It is made anew by the next writer.
+    let lock = FileLock::try_directory(one.path()).unwrap().unwrap();
+    drop(Committer::open(&RealDisk, one.path(), &lock).unwrap());
+    let path = one.path().join("live/00000000000000000001.log");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 8]).unwrap();
+    assert_eq!(records(one.path()).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_large_record_is_read_and_a_damaged_length_asks_for_no_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    LiveModel::random(5, 9, true, 1).write(root);
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+    for updates in [1, 60_000, 1, 50_000] {
+        committer.commit(vec![vec![add_node(); updates]]).remove(0).unwrap();
+    }
+    drop(committer);
+    assert_eq!(records(root).unwrap(), 4);
+    let path = root.join("live/00000000000000000001.log");
+    let sound = std::fs::read(&path).unwrap();
+    assert!(sound.len() > 4 << 20, "{}", sound.len());
+    for at in [200, sound.len() / 2, sound.len() - 1] {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(records(root).unwrap_err().kind(), ErrorKind::Corrupt, "byte {at}");
+    }
 }
 
 #[test]
@@ -136,7 +315,7 @@ fn a_segment_under_another_name_is_refused() {
 #[test]
 fn any_bytes_at_all_end_in_an_error_or_in_fewer_records() {
     let directory = tempfile::tempdir().unwrap();
-    let path = with_log(directory.path());
+    let path = with_old_log(directory.path());
     let sound = std::fs::read(&path).unwrap();
     for seed in 0..400 {
         let mut draws = Stream::new(seed, 0).uniform(0, 0, 0);

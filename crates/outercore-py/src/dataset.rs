@@ -18,17 +18,18 @@ pub struct DataSet {
 
 #[pymethods]
 impl DataSet {
-    /// Opens the data set at its last acknowledged update, or as it was in `generation` where
-    /// another process still has that open.
+    /// With `fold` at its last acknowledged update, else as its arrays are; or as it was in
+    /// `generation` where another process still has that open.
     #[new]
-    #[pyo3(signature = (path, generation = None))]
-    fn new(py: Python<'_>, path: &str, generation: Option<&str>) -> PyResult<Self> {
+    #[pyo3(signature = (path, generation = None, *, fold = true))]
+    fn new(py: Python<'_>, path: &str, generation: Option<&str>, fold: bool) -> PyResult<Self> {
         let mut callback = Callback::new(None);
         let opened = py.detach(|| {
             let old = generation.map(|name| CoreDataSet::open_generation(path, name));
             match old.transpose()?.flatten() {
                 Some(old) => Ok(old),
-                None => open_current(path, &mut callback),
+                None if fold => open_current(path, &mut callback),
+                None => CoreDataSet::open(path),
             }
         });
         callback.settle(opened, to_python).map(|inner| Self { inner })
@@ -45,6 +46,11 @@ impl DataSet {
         let newest = py.detach(|| CoreDataSet::open(self.inner.root())).map_err(to_python)?;
         let is_same = newest.manifest().lsn() == self.inner.manifest().lsn();
         Ok(is_same.then_some(Self { inner: newest }))
+    }
+
+    /// Updates in the log that the arrays do not hold.
+    fn pending_updates(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| outercore_live::verify(&self.inner)).map_err(to_python)
     }
 
     /// The manifest as JSON.

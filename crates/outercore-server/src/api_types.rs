@@ -1,5 +1,6 @@
 //! What requests and answers look like in the OpenAPI description.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
@@ -18,6 +19,15 @@ pub struct Model {
 pub struct Failure {
     /// What was expected, and what was found.
     error: String,
+    /// `unknown`: what was asked for may take effect all the same.
+    outcome: Option<String>,
+}
+
+/// A server that answers requests, and whose last update could not be written.
+#[derive(Serialize, ToSchema)]
+pub struct WritesFail {
+    /// Always `true`.
+    pub writes_fail: bool,
 }
 
 /// Refusals of any request.

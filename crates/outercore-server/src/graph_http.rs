@@ -7,6 +7,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use outercore_core::ErrorKind;
+use outercore_live::Write;
 use outercore_store::delta::Graphs;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -113,16 +114,17 @@ pub async fn update(
     if *shared.stopping.borrow() {
         return Err(Refusal::stopping());
     }
-    let updates = {
+    let write = {
         let _place = shared.place_for_body().await?;
         let body = read_body(shared.limits.body, body, MOST_UPDATE_BODY).await?;
         let request: UpdateRequest = serde_json::from_slice(&body)
             .map_err(|error| Refusal::wrong(format!("the body is no list of updates: {error}")))?;
         let snapshot = live.snapshot();
-        request.updates(snapshot.data_set.manifest(), snapshot.delta.schema())?
+        let updates = request.updates(snapshot.data_set.manifest(), snapshot.delta.schema())?;
+        Write { updates, key: request.key()? }
     };
     let (reply, answer) = tokio::sync::oneshot::channel();
-    live.submit(updates, Box::new(move |done| drop(reply.send(done))))
+    live.submit(write, Box::new(move |done| drop(reply.send(done))))
         .map_err(|error| Refusal::of_update(&error))?;
     // The thread that writes ended without an answer: it panicked.
     let done = answer.await.map_err(|_| Refusal::failed())?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::api_types::{
     AnyRefusal, BodyRefusal, InferAnswer, InferRefusal, Model, ModelAnswer, ModelRefusal,
-    ServerAnswer, WorkRefusal,
+    ServerAnswer, WorkRefusal, WritesFail,
 };
 use crate::binary::EXTENSION;
 use crate::body::read_body;
@@ -79,13 +79,21 @@ pub async fn live() -> StatusCode {
     path = "/v2/health/ready",
     tag = "inference",
     responses(
-        (status = 200, description = "It takes requests"),
-        (status = 503, description = "It is stopping, or updates fail"),
+        (
+            status = 200,
+            description = "It takes requests; while updates fail the body says so",
+            body = Option<WritesFail>
+        ),
+        (status = 503, description = "It is stopping"),
         AnyRefusal
     )
 )]
-pub async fn ready(State(shared): State<Arc<Shared>>) -> StatusCode {
-    if shared.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    match (shared.is_ready(), shared.writes_fail()) {
+        (false, _) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        (true, false) => StatusCode::OK.into_response(),
+        (true, true) => Json(WritesFail { writes_fail: true }).into_response(),
+    }
 }
 
 /// Inputs, outputs and version of a model.
@@ -111,8 +119,12 @@ pub async fn model(
     tag = "inference",
     params(Model),
     responses(
-        (status = 200, description = "It takes requests"),
-        (status = 503, description = "It is stopping, or updates fail"),
+        (
+            status = 200,
+            description = "It takes requests; while updates fail the body says so",
+            body = Option<WritesFail>
+        ),
+        (status = 503, description = "It is stopping"),
         AnyRefusal,
         ModelRefusal
     )
@@ -120,7 +132,7 @@ pub async fn model(
 pub async fn model_ready(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<Named>, PathRejection>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Response, Refusal> {
     Named::require(path, &shared)?;
     Ok(ready(State(shared)).await)
 }

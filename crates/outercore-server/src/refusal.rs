@@ -23,12 +23,14 @@ const PUSHBACK_MS: &str = "1000";
 pub struct Refusal {
     status: StatusCode,
     text: String,
+    /// Whether what was asked for may have been done all the same.
+    is_unknown: bool,
 }
 
 impl Refusal {
     /// Another status than those below.
     pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
-        Self { status, text: text.into() }
+        Self { status, text: text.into(), is_unknown: false }
     }
 
     /// The request is wrong.
@@ -125,8 +127,16 @@ impl Refusal {
             ),
             ErrorKind::Io => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the disk takes no updates; the graph can still be read",
+                "the disk takes no updates: nothing was written; the graph can still be read",
             ),
+            ErrorKind::Unknown => Self {
+                is_unknown: true,
+                ..Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the disk failed: it is unknown whether the updates will take effect; send them \
+                     again with the same key to learn it; the graph can still be read",
+                )
+            },
             _ => Self::failed(),
         }
     }
@@ -155,7 +165,10 @@ impl From<Refusal> for Status {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let body = Json(json!({ "error": self.text }));
+        let body = Json(match self.is_unknown {
+            true => json!({ "error": self.text, "outcome": "unknown" }),
+            false => json!({ "error": self.text }),
+        });
         let more = match self.status {
             StatusCode::TOO_MANY_REQUESTS => (header::RETRY_AFTER, RETRY_AFTER),
             StatusCode::UNAUTHORIZED => (header::WWW_AUTHENTICATE, SCHEME),

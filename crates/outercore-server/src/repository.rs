@@ -45,7 +45,7 @@ pub struct LoadRequest {
 pub fn indexed(shared: &Shared) -> Indexed {
     let (state, reason) = match shared.is_ready() {
         true => ("READY", ""),
-        false => ("UNAVAILABLE", "the server is stopping, or updates fail"),
+        false => ("UNAVAILABLE", "the server is stopping"),
     };
     let version = shared.served.version().to_string();
     Indexed { name: shared.name.clone(), version, state, reason }

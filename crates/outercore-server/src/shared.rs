@@ -186,10 +186,14 @@ impl Shared {
         }
     }
 
-    /// Whether requests are taken, and updates where the graph takes any.
+    /// Whether requests are taken. Predictions are made while updates fail, too.
     pub fn is_ready(&self) -> bool {
-        let writes_fail = self.graph.status().is_some_and(|status| status.failure.is_some());
-        !*self.stopping.borrow() && !self.queue.is_closed() && !writes_fail
+        !*self.stopping.borrow() && !self.queue.is_closed()
+    }
+
+    /// Whether the last update could not be written.
+    pub fn writes_fail(&self) -> bool {
+        self.graph.status().is_some_and(|status| status.failure.is_some())
     }
 
     /// Reads the model again, and answers with its newer weights from then on.

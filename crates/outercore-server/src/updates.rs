@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use outercore_core::{Error, Result};
+use outercore_format::log::Key;
 use outercore_format::{DType, Manifest, NewEdge, Rows, Update, keys};
 use outercore_live::{Ack, NEW_NODE};
 use outercore_store::delta::{Applied, ArrayShape, Schema};
@@ -20,6 +21,10 @@ const MOST_UPDATES: usize = 1 << 16;
 #[serde(deny_unknown_fields)]
 pub struct UpdateRequest {
     updates: Vec<Change>,
+    /// A name of the request, of 64 bytes at most: with the same one again the first answer comes
+    /// again, and nothing changes.
+    #[serde(default)]
+    key: Option<String>,
 }
 
 /// An update as a client writes it.
@@ -155,6 +160,15 @@ impl UpdateRequest {
                 .map_err(|error| Refusal::wrong(format!("update {place}: {}", error.one_line())))
         };
         self.updates.iter().enumerate().map(update).collect()
+    }
+
+    /// The name of the request.
+    ///
+    /// # Errors
+    /// It is empty or too long.
+    pub fn key(&self) -> std::result::Result<Option<Key>, Refusal> {
+        let key = self.key.as_deref().map(Key::new).transpose();
+        key.map_err(|error| Refusal::wrong(format!("key: {}", error.one_line())))
     }
 }
 

@@ -13,6 +13,7 @@ pub mod live_graphs;
 pub mod naive;
 pub mod reader;
 pub mod sampler;
+pub mod sick_disk;
 mod typed;
 
 pub use conformance::topology_conformance;
@@ -24,4 +25,5 @@ pub use live::LiveModel;
 pub use live_graphs::LiveGraphs;
 pub use reader::{MakeReader, reader_conformance};
 pub use sampler::{NaiveBatch, naive_sample};
+pub use sick_disk::SickDisk;
 pub use typed::{NaiveRules, NaiveTypedBatch, TypedGraph, naive_typed_sample};

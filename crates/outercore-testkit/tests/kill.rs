@@ -97,7 +97,8 @@ fn write_for_ever(root: &Path) {
     // The first updates may be folded before the arrays are open.
     let first = graph.snapshot();
     let value = std::process::id() as f32;
-    drop(graph.write((0..nodes).map(|node| update_node(node, value)).collect()));
+    let all: Vec<Update> = (0..nodes).map(|node| update_node(node, value)).collect();
+    drop(graph.write(all));
     let requests = Requests::open(&first.data_set, &reading()).unwrap();
     drop(first);
     println!("ready");

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from outercore.cli import console, options
 from outercore.config.sizes import format_size
 from outercore.embedding.data.parts import has_triples
-from outercore.graph import Graph, edge_type_key
+from outercore.graph import Graph, StoredGraph, edge_type_key
 from outercore.many_graphs import ManyGraphs, has_graphs
 from outercore.triples import PARTS
 
@@ -22,18 +22,22 @@ _RELATIONS = "names/relation.offsets"
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
     """Describe a data set: sizes, arrays, splits, where it came from.
 
-    Reads the manifest, the first nodes of many graphs, and the headers of layouts.
+    Reads the manifest, the first nodes of many graphs, the headers of layouts, and the log of
+    updates. Writes nothing: updates that are only in the log are counted, and the sizes are those
+    of the arrays.
 
     **Example**
 
         outercore info papers
     """
-    import outercore
     from outercore.layouts import layouts
 
-    graph = outercore.open(data_set)
+    graph = StoredGraph(data_set)
+    pending = graph.pending_updates
     if json:
-        console.json_data(graph.manifest)
+        # Where there is no log, none can wait.
+        waiting = {"pending_updates": pending} if "live" in graph.manifest else {}
+        console.json_data({**graph.manifest, **waiting})
         return
     graphs = []
     if has_graphs(graph):
@@ -50,6 +54,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
             *(_triples(graph) if has_triples(graph) else _nodes(graph)),
             *graphs,
             *[("layout", _layout(found)) for found in layouts(graph)],
+            *([("pending updates", f"{pending:,}")] if pending else []),
             ("made by", provenance.get("command") or "-"),
             ("with", f"outercore {provenance.get('outercore', '?')}"),
         ],

@@ -1,9 +1,10 @@
 //! The log of updates on disk: segments of records.
 
-mod recovery;
+mod end;
+mod reader;
 mod segments;
 mod writer;
 
-pub use recovery::{Recovered, recover, verify};
-pub use segments::{directory, is_pending, remove_before};
+pub use reader::{LogReader, Recovered, is_pending, verify};
+pub use segments::{directory, remove_before, remove_temporary};
 pub use writer::LogWriter;

@@ -1,14 +1,19 @@
 //! Which segments there are.
 
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use outercore_core::{Context, Result};
-use outercore_format::log::SEGMENT_HEADER;
-use outercore_format::{LIVE_DIRECTORY, Live};
-use outercore_io::Disk;
+use outercore_format::LIVE_DIRECTORY;
+use outercore_io::{Disk, WriteFile};
 
 const SUFFIX: &str = ".log";
 const DIGITS: usize = 20;
+
+/// Bytes that are copied at a time.
+const COPY: u64 = 1 << 20;
 
 /// The directory of the log of the data set in `root`.
 pub fn directory(root: &Path) -> PathBuf {
@@ -42,25 +47,15 @@ pub(super) fn list(root: &Path) -> Result<Vec<u64>> {
     Ok(firsts)
 }
 
-/// Whether the log may hold updates that the arrays do not: a look at lengths alone.
-///
-/// # Errors
-/// Those of listing the log.
-pub fn is_pending(root: &Path, live: &Live) -> Result<bool> {
-    let firsts = list(root)?;
-    for (place, first) in firsts.iter().enumerate() {
-        if firsts.get(place + 1).is_some_and(|next| *next <= live.lsn + 1) {
-            // All of it is in the arrays.
-            continue;
-        }
-        let path = path(root, *first);
-        let len = std::fs::metadata(&path).with_context(|| path.display().to_string())?.len();
-        if *first != live.lsn + 1 || len != SEGMENT_HEADER as u64 {
-            return Ok(true);
+/// Removes what a stopped [`Disk::replace`] has left in the directory of the log.
+pub fn remove_temporary(disk: &dyn Disk, root: &Path) {
+    let entries = std::fs::read_dir(directory(root)).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        if path.extension().is_some_and(|suffix| suffix == "tmp") {
+            // What stays is unused, and the next writer tries again.
+            let _ = disk.remove_file(&path);
         }
     }
-    // A log without a segment is damaged, which is for recovery to say.
-    Ok(firsts.is_empty())
 }
 
 /// Removes the segments before the one that begins with `first`.
@@ -70,6 +65,23 @@ pub fn is_pending(root: &Path, live: &Live) -> Result<bool> {
 pub fn remove_before(disk: &dyn Disk, root: &Path, first: u64) -> Result<()> {
     for old in list(root)?.into_iter().filter(|old| *old < first) {
         disk.remove_file(&path(root, old))?;
+    }
+    Ok(())
+}
+
+/// Writes bytes of a file over themselves, so that the next sync takes them to the disk.
+///
+/// # Errors
+/// The disk's own.
+pub(super) fn write_again(path: &Path, file: &mut dyn WriteFile, bytes: Range<u64>) -> Result<()> {
+    let stored = File::open(path).with_context(|| path.display().to_string())?;
+    let mut buffer = Vec::new();
+    let mut at = bytes.start;
+    while at < bytes.end {
+        buffer.resize(COPY.min(bytes.end - at) as usize, 0);
+        stored.read_exact_at(&mut buffer, at).with_context(|| path.display().to_string())?;
+        file.write_at(at, &buffer)?;
+        at += buffer.len() as u64;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use outercore_core::{Error, Result};
-use outercore_format::DType;
+use outercore_format::{DType, Manifest, keys};
 use serde::{Deserialize, Serialize};
 
 use super::number::{Number, number};
@@ -23,6 +23,47 @@ pub enum Task {
     MultiLabel,
     /// Numbers: `float64 [N]` or `[N, C]`, NaN for none.
     Regression,
+}
+
+/// What the elements of stored labels may be: the rule of `check`, and of updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LabelRule {
+    /// A class, or -1 for none; below this number, where it is known.
+    Classes(Option<u64>),
+    /// 0 or 1 in each column, or none.
+    Columns,
+}
+
+impl LabelRule {
+    /// The rule of the array `key`; `None` where it has no labels, or labels that may be any number.
+    pub fn of(manifest: &Manifest, key: &str, dtype: DType) -> Option<Self> {
+        let is_labels = manifest.roles.labels.as_deref() == Some(key);
+        match dtype {
+            DType::I64 if is_labels => Some(Self::Classes(manifest.roles.classes)),
+            DType::F32 if is_labels => Some(Self::Columns),
+            // No role says how many classes graphs have.
+            DType::I64 if key == keys::GRAPH_LABELS => Some(Self::Classes(None)),
+            _ => None,
+        }
+    }
+
+    /// Looks at one element.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(self, number: Number) -> std::result::Result<(), String> {
+        match (self, number) {
+            (Self::Classes(classes), _) => {
+                label(number, classes).map(drop).map_err(|(what, _hint)| what)
+            }
+            (Self::Columns, Number::Float(value))
+                if !(value.is_nan() || [0.0, 1.0, -1.0].contains(&value)) =>
+            {
+                Err(format!("label {value}, expected 0, 1, or none (NaN, -1)"))
+            }
+            (Self::Columns, _) => Ok(()),
+        }
+    }
 }
 
 impl FromStr for Task {
@@ -203,10 +244,7 @@ fn is_number(number: Number) -> bool {
 }
 
 /// The label a number stands for; NaN, as some published data sets have it, for none.
-pub(crate) fn label(
-    number: Number,
-    classes: Option<u64>,
-) -> std::result::Result<i64, (String, &'static str)> {
+fn label(number: Number, classes: Option<u64>) -> std::result::Result<i64, (String, &'static str)> {
     let value = match number {
         Number::Float(value) if value.is_nan() => return Ok(-1),
         Number::Float(value) if value.fract() != 0.0 || value.is_infinite() => {

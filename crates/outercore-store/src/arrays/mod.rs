@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use builder::second_file;
 pub use builder::{ArrayBuilder, import_npy, register_npy};
 pub(crate) use content::node_id;
+pub(crate) use labels::LabelRule;
 pub use labels::Task;
-pub(crate) use labels::label;
 pub(crate) use number::{Number, number};
 pub use number::{append_f32, append_f64};
 

@@ -4,18 +4,16 @@ use outercore_core::{Error, Result};
 use outercore_format::keys::{self, Group};
 use outercore_format::{DType, Manifest};
 
-use crate::arrays::{Number, label, node_id, number};
+use crate::arrays::{LabelRule, Number, node_id, number};
 use crate::dataset::ArrayRef;
 use crate::delta::GRAPHS;
 
 /// A rule for the elements of an array, which come in their order.
 pub(super) enum Values {
     Any,
+    /// Of nodes or graphs.
     Labels {
-        classes: Option<u64>,
-    },
-    /// Several labels a node.
-    Columns {
+        rule: LabelRule,
         columns: u64,
     },
     Nodes {
@@ -66,15 +64,11 @@ impl Values {
     /// # Errors
     /// `Corrupt`: the array has another type or shape than its key promises.
     pub fn of(manifest: &Manifest, array: &ArrayRef) -> Result<Self> {
-        let is_labels = manifest.roles.labels.as_ref() == Some(&array.key);
-        match array.dtype {
-            DType::I64 if is_labels => {
-                return Ok(Self::Labels { classes: manifest.roles.classes });
-            }
-            DType::F32 if is_labels => {
-                return Ok(Self::Columns { columns: array.shape.get(1).copied().unwrap_or(1) });
-            }
-            _ => {}
+        let rule = LabelRule::of(manifest, &array.key, array.dtype);
+        let labels = |rule| Self::Labels { rule, columns: array.row_elements() };
+        // The rows of an array of graphs are counted below.
+        if let Some(rule) = rule.filter(|_| array.key != keys::GRAPH_LABELS) {
+            return Ok(labels(rule));
         }
         let rows = |key: &str| manifest.arrays.get(key).map(|entry| entry.shape[0]);
         match Group::of(&array.key) {
@@ -123,9 +117,8 @@ impl Values {
             Group::Edge { edge_type, .. } if manifest.is_typed() => {
                 of_edges(manifest, edge_type, array).map(|()| Self::Any)
             }
-            Group::Node { .. } | Group::Edge { .. } | Group::Graph { .. } | Group::Other => {
-                Ok(Self::Any)
-            }
+            Group::Graph { .. } => Ok(rule.map_or(Self::Any, labels)),
+            Group::Node { .. } | Group::Edge { .. } | Group::Other => Ok(Self::Any),
         }
     }
 
@@ -166,7 +159,7 @@ impl Values {
     pub fn row(&self, place: u64) -> u64 {
         match self {
             Self::Triples { .. } => place / 3,
-            Self::Columns { columns } => place / columns.max(&1),
+            Self::Labels { columns, .. } => place / columns.max(&1),
             _ => place,
         }
     }
@@ -184,16 +177,7 @@ impl Values {
         let number = number(dtype, element);
         match self {
             Self::Any => Ok(()),
-            Self::Labels { classes } => match label(number, *classes) {
-                Ok(_) => Ok(()),
-                Err((what, _hint)) => Err(what),
-            },
-            Self::Columns { .. } => match number {
-                Number::Float(value) if !(value.is_nan() || [0.0, 1.0, -1.0].contains(&value)) => {
-                    Err(format!("label {value}, expected 0, 1, or none (NaN, -1)"))
-                }
-                _ => Ok(()),
-            },
+            Self::Labels { rule, .. } => rule.check(number),
             Self::Nodes { count } => node_id(number, *count).map(|_| ()),
             Self::Triples { counts: [entities, relations] } => match place % 3 {
                 0 => id("head", number, *entities),

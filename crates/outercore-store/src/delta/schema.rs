@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::keys::{self, Group};
-use outercore_format::{DType, Rows};
+use outercore_format::{DType, Manifest, Rows, Update};
 
 use super::MOST_NODES;
+use crate::arrays::{LabelRule, Number, number};
 use crate::dataset::DataSet;
 
 /// Type and columns of an array's rows.
@@ -44,6 +45,54 @@ pub struct Schema {
     pub edge_arrays: BTreeMap<String, ArrayShape>,
     /// Arrays with a row for each of many graphs, by key.
     pub graph_arrays: BTreeMap<String, ArrayShape>,
+    /// What the elements of some of these arrays may be, by key.
+    rules: BTreeMap<String, ValueRule>,
+}
+
+/// What the elements of a row may be.
+#[derive(Clone, Copy, Debug)]
+enum ValueRule {
+    Labels(LabelRule),
+    /// Numbers to predict, NaN for none.
+    NotInfinite,
+    /// Features, and weights of edges.
+    Finite,
+    /// 0 or 1, as no other byte is a boolean.
+    Boolean,
+}
+
+impl ValueRule {
+    /// The rule of an array; `None` where any element will do.
+    fn of(manifest: &Manifest, key: &str, dtype: DType) -> Option<Self> {
+        if let Some(rule) = LabelRule::of(manifest, key, dtype) {
+            return Some(Self::Labels(rule));
+        }
+        let are_labels = manifest.roles.labels.as_deref() == Some(key) || key == keys::GRAPH_LABELS;
+        let must_be_finite =
+            manifest.roles.features.as_deref() == Some(key) || key == keys::EDGE_WEIGHTS;
+        match dtype {
+            DType::Bool => Some(Self::Boolean),
+            _ if dtype.is_float() && are_labels => Some(Self::NotInfinite),
+            _ if dtype.is_float() && must_be_finite => Some(Self::Finite),
+            _ => None,
+        }
+    }
+
+    fn check(self, dtype: DType, element: &[u8]) -> std::result::Result<(), String> {
+        match (self, number(dtype, element)) {
+            (Self::Labels(rule), number) => rule.check(number),
+            (Self::NotInfinite, Number::Float(value)) if value.is_infinite() => {
+                Err(format!("{value}, expected a finite number, or NaN for none"))
+            }
+            (Self::Finite, Number::Float(value)) if !value.is_finite() => {
+                Err(format!("{value}, expected a finite number"))
+            }
+            (Self::Boolean, _) if element[0] > 1 => {
+                Err(format!("byte {}, expected 0 or 1", element[0]))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Schema {
@@ -108,6 +157,11 @@ impl Schema {
         {
             return Err(no_updates(&format!("array `{key}` has not one row for each edge")));
         }
+        let arrays = [&node_arrays, &edge_arrays, &graph_arrays];
+        let rules = arrays.into_iter().flatten().filter_map(|(key, shape)| {
+            Some((key.clone(), ValueRule::of(manifest, key, shape.dtype)?))
+        });
+        let rules = rules.collect();
         Ok(Self {
             lsn: manifest.lsn(),
             nodes: manifest.node_types[keys::NODE].count,
@@ -117,7 +171,46 @@ impl Schema {
             node_arrays,
             edge_arrays,
             graph_arrays,
+            rules,
         })
+    }
+
+    /// Whether each array can hold the values of an update, so that the data set is sound with them.
+    ///
+    /// For updates that are new. Records of a log are applied as they are: an older version may have
+    /// acknowledged what is refused today.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the array and the value.
+    pub fn check_values(&self, update: &Update) -> Result<()> {
+        match update {
+            Update::AddEdge { rows, .. }
+            | Update::AddNode { rows, .. }
+            | Update::UpdateNode { rows, .. } => self.check_rows(rows),
+            Update::RegisterGraph { rows, nodes, edges } => {
+                self.check_rows(rows)?;
+                nodes.iter().try_for_each(|rows| self.check_rows(rows))?;
+                edges.iter().try_for_each(|edge| self.check_rows(&edge.rows))
+            }
+            Update::RemoveEdge { .. }
+            | Update::RemoveNode { .. }
+            | Update::UnregisterGraph { .. } => Ok(()),
+        }
+    }
+
+    fn check_rows(&self, rows: &Rows) -> Result<()> {
+        for (key, row) in rows {
+            let Some(rule) = self.rules.get(key) else { continue };
+            let of_kind = [&self.node_arrays, &self.edge_arrays, &self.graph_arrays];
+            let shape = of_kind.into_iter().find_map(|arrays| arrays.get(key));
+            let dtype = shape.expect("a rule is one of an array").dtype;
+            // A row of another length is refused for that, with its update.
+            for element in row.chunks_exact(dtype.size()) {
+                rule.check(dtype, element)
+                    .map_err(|what| Error::invalid(format!("array `{key}`: {what}")))?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether each array of graphs has a row for each of `count`.

@@ -6,7 +6,7 @@ use outercore_analytics::{Algorithm, Inputs, RunConfig, Values};
 use outercore_core::{Bytes, Error, ErrorKind, Result, Stream, Uniform};
 use outercore_format::Update;
 use outercore_io::{FaultDisk, FaultKind, FaultPlan, FileLock};
-use outercore_live::{Committer, Snapshot, answer, fold_snapshot, open_on, requests};
+use outercore_live::{Committer, Snapshot, answer, fold_snapshot, open_on, refuse, requests};
 use outercore_pipeline::{Ask, Degrees, Features, Precision, RequestConfig, Requests, Sharing};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
@@ -108,7 +108,8 @@ impl Life<'_> {
 
     /// Whether an error may come of the flipped bit.
     fn is_of_damage(&self, error: &Error) -> bool {
-        self.truth().damaged.is_some() && error.kind() == ErrorKind::Corrupt
+        let may_be = [ErrorKind::Corrupt, ErrorKind::Io];
+        self.truth().damaged.is_some() && may_be.contains(&error.kind())
     }
 
     /// A thread of the server has ended. With the last one the system lets go of what it held.
@@ -211,10 +212,9 @@ impl Life<'_> {
             }
             match self.fold_once() {
                 Ok(()) => answer(self.disk, &asked),
-                // Readers are not answered; they see the damage themselves.
                 Err(error) if self.is_of_damage(&error) => {
-                    self.turns.note(format!("refuses: {error}"));
-                    answer(self.disk, &asked);
+                    self.turns.note(format!("cannot fold: {error}"));
+                    refuse(self.disk, &asked);
                 }
                 Err(error) => return Err(error),
             }

@@ -7,8 +7,11 @@ use std::sync::Mutex;
 
 use outercore_core::{ErrorKind, Stream, Uniform};
 use outercore_format::MANIFEST_FILE;
+use outercore_io::{FileLock, RealDisk};
+use outercore_live::Committer;
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
+use outercore_store::editor::ManifestEditor;
 use outercore_testkit::LiveModel;
 
 /// A data set and the graphs that it may hold.
@@ -103,13 +106,17 @@ impl World {
     /// Whatever is in the directory is named by the manifest, or is the log.
     fn assert_no_leftovers(&self, data_set: &DataSet) {
         // The next writer clears away what the last one could not.
-        drop(outercore_store::editor::ManifestEditor::open(&outercore_io::RealDisk, &self.root));
+        drop(ManifestEditor::open(&RealDisk, &self.root));
+        let lock = FileLock::try_directory(&self.root).unwrap().unwrap();
+        drop(Committer::open(&RealDisk, &self.root, &lock).unwrap());
         let mut named: BTreeSet<PathBuf> =
             data_set.manifest().arrays.values().map(|entry| self.root.join(&entry.file)).collect();
         named.insert(self.root.join(MANIFEST_FILE));
         let mut left = BTreeSet::new();
         files(&self.root, &mut left);
-        let is_log = |path: &PathBuf| path.extension().is_some_and(|suffix| suffix == "log");
+        let is_log = |path: &PathBuf| {
+            path.extension().is_some_and(|suffix| suffix == "log") || path.ends_with("live/end")
+        };
         let other: Vec<&PathBuf> =
             left.iter().filter(|path| !named.contains(*path) && !is_log(path)).collect();
         assert!(other.is_empty(), "left behind: {other:?}");

@@ -1,0 +1,131 @@
+//! The end of the log, noted outside the log: a log that was cut off does not pass as whole.
+
+use std::path::{Path, PathBuf};
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::LIVE_DIRECTORY;
+use outercore_format::log::{LOG_END, LogEnd};
+use outercore_io::{Disk, WriteFile};
+
+use super::segments::directory;
+
+/// Name of the file in the directory of the log.
+pub const FILE: &str = "end";
+
+/// Where the second of two slots begins: no page of a disk holds both.
+const SLOT: usize = 4096;
+
+/// Commits between two syncs of the file. A count and not a time, so that a test can stop at each
+/// operation of a disk again.
+const SYNC_EVERY: u32 = 256;
+
+fn path(root: &Path) -> PathBuf {
+    directory(root).join(FILE)
+}
+
+/// The end that is noted for the log `id`; `None`: an older version wrote the log.
+///
+/// # Errors
+/// `Corrupt`: no slot is whole. Failed reads.
+pub fn read(root: &Path, id: [u8; 16]) -> Result<Option<LogEnd>> {
+    Ok(slots(root)?.into_iter().flatten().flatten().filter(|end| end.id == id).max_by_key(order))
+}
+
+/// The slots of the file; `None`: there is no file.
+fn slots(root: &Path) -> Result<Option<[Option<LogEnd>; 2]>> {
+    let path = path(root);
+    let context = || format!("end of the log `{}`", path.display());
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(context),
+    };
+    let slots = [0, SLOT].map(|at| LogEnd::decode(bytes.get(at..).unwrap_or_default()));
+    if slots == [None, None] {
+        return Err(Error::corrupt("no whole slot").hint(format!(
+            "restore the file from a copy; or remove `{LIVE_DIRECTORY}/{FILE}`: then a log that was \
+             cut off is not told from a whole one"
+        )))
+        .with_context(context);
+    }
+    Ok(Some(slots))
+}
+
+fn order(end: &LogEnd) -> (u64, u64, u64) {
+    (end.lsn, end.first, end.len)
+}
+
+/// Notes the end of the log after each commit.
+///
+/// It is written after the sync of the log, and so never claims more than is durable. A failure is
+/// none of the commit: the note stays behind, and the next one catches up.
+pub struct EndMark {
+    /// `None` while it cannot be made.
+    file: Option<Box<dyn WriteFile>>,
+    /// The slot that is written. The other one is durable, so that at most one is torn by a crash.
+    slot: usize,
+    /// What the file was told since its last sync.
+    unsynced: u32,
+}
+
+impl EndMark {
+    /// Opens the file, or makes it, and notes `end` in it.
+    pub fn open(disk: &dyn Disk, root: &Path, end: LogEnd) -> Self {
+        let mut mark = Self { file: None, slot: 0, unsynced: 0 };
+        let newest = slots(root).ok().flatten().and_then(|slots| {
+            let own = |slot: &usize| slots[*slot].filter(|known| known.id == end.id);
+            (0..2)
+                .filter(|slot| own(slot).is_some())
+                .max_by_key(|slot| own(slot).as_ref().map(order))
+        });
+        if let Some(newest) = newest
+            && let Ok(mut file) = disk.open(&path(root))
+            // It may be in the memory of the system alone.
+            && file.sync().is_ok()
+        {
+            (mark.file, mark.slot) = (Some(file), 1 - newest);
+        }
+        mark.settle(disk, root, end);
+        mark
+    }
+
+    /// Notes where the log ends now.
+    pub fn note(&mut self, end: LogEnd) {
+        let Some(file) = &mut self.file else { return };
+        // One that fails leaves a torn slot, and the other one whole.
+        let _ = file.write_at((self.slot * SLOT) as u64, &end.encode());
+        self.unsynced += 1;
+        if self.unsynced >= SYNC_EVERY {
+            self.sync();
+        }
+    }
+
+    /// Notes where the log ends now, and makes it durable; makes the file where there is none.
+    pub fn settle(&mut self, disk: &dyn Disk, root: &Path, end: LogEnd) {
+        if self.file.is_none() {
+            let mut bytes = vec![0; SLOT + LOG_END];
+            bytes[..LOG_END].copy_from_slice(&end.encode());
+            if disk.replace(&path(root), &bytes).is_ok() {
+                (self.file, self.slot) = (disk.open(&path(root)).ok(), 1);
+            }
+            return;
+        }
+        self.note(end);
+        self.sync();
+    }
+
+    /// Makes durable what is noted.
+    fn sync(&mut self) {
+        let Some(file) = self.file.as_mut().filter(|_| self.unsynced > 0) else { return };
+        // After a failure the slot may not be on the disk, and is written again.
+        if file.sync().is_ok() {
+            (self.slot, self.unsynced) = (1 - self.slot, 0);
+        }
+    }
+}
+
+impl Drop for EndMark {
+    fn drop(&mut self) {
+        self.sync();
+    }
+}
