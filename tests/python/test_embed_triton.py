@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.gradients.kernels import Chunk, Inner, Workspace, query_gradients
+from outercore.embedding.gradients.kernels import (
+    Chunk,
+    ChunkGradients,
+    Inner,
+    Workspace,
+    query_gradients,
+)
 from outercore.embedding.gradients.losses import SoftmaxLoss
 from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.tables.memory import MemoryStore
@@ -19,7 +28,7 @@ import triton
 import triton.language as tl
 
 from outercore.embedding.gradients import triton_kernels
-from outercore.embedding.gradients.triton_kernels import _places
+from outercore.embedding.gradients.triton_kernels import _places, softmax_gradients
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -132,16 +141,32 @@ def test_training_with_the_kernels_is_training_without_them(
             "optimiser": {"batch_size": 20, "chunk_size": 10},
         }
     )
-    tables = []
+    calls = []
+
+    def counted(*arguments: Any, **options: Any) -> ChunkGradients:
+        calls.append(arguments)
+        return softmax_gradients(*arguments, **options)
+
+    monkeypatch.setattr(triton_kernels, "softmax_gradients", counted)
+    tables, counts = [], []
     for fused in (False, True):
-        if fused:
-            monkeypatch.setattr("outercore.embedding.gradients.models.base.fuses", lambda *_: True)
+        choose = partial(chosen, fused)
+        monkeypatch.setattr("outercore.embedding.gradients.models.base.fuses", choose)
         store = MemoryStore(triples, 20, 1)
-        trainer = Trainer(store, config)
+        # Without the core, which trains whole batches on a CPU and asks no kernel.
+        trainer = Trainer(store, config, native=False)
         store.allocate(table_layout(config, trainer.model, 1), 0, torch.device(DEVICE))
         # From a state of zeros the first step is the sign of the gradient, rounding and all.
         store.entity_state.fill_(1.0)
         store.relation_state.fill_(1.0)
         trainer.train_epoch(0)
         tables.append(store.entities.cpu())
+        counts.append(len(calls))
+    # Two chunks, each asked for heads and for tails.
+    assert counts == [0, 4]
     torch.testing.assert_close(tables[1], tables[0], rtol=1e-2, atol=1e-3)
+
+
+def chosen(fused: bool, *_: object) -> bool:
+    """In place of `fuses`."""
+    return fused
