@@ -151,6 +151,9 @@ pub struct Parameters {
     min_lsn: Option<u64>,
     /// How long the answer may take.
     deadline_ms: Option<u64>,
+    /// How inline edges of an undirected graph are listed: `one`, each once, or `both`, each in both
+    /// directions.
+    edge_directions: Option<String>,
 }
 
 /// Predictions.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use outercore_core::NodeId;
+use outercore_format::DType;
 use outercore_live::NEW_NODE;
 use outercore_store::delta::ArrayShape;
 use serde::Deserialize;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::refusal::Refusal;
+use crate::tensors;
 
 /// Characters of what a client wrote that an answer repeats.
 const MOST_ECHOED: usize = 80;
@@ -54,6 +56,8 @@ pub struct Scope<'a> {
     pub subject: Subject,
     /// Nodes of the graph.
     pub num_nodes: u64,
+    /// Whether each edge leads both ways.
+    pub is_undirected: bool,
     /// Graphs of a data set of many, unregistered ones included.
     pub num_graphs: u64,
     /// Most nodes of a request, or graphs.
@@ -95,16 +99,44 @@ pub struct Input {
 }
 
 impl Input {
-    /// Checks that it is of a type that holds ids.
+    /// Checks that it is of a type that holds ids, and so are its values.
     ///
     /// # Errors
-    /// Another type.
+    /// Another type, or a value of another type.
     pub fn require_ids(&self) -> Result<(), Refusal> {
         if ID_TYPES.contains(&self.datatype.as_str()) {
-            return Ok(());
+            return self.require_values();
         }
+        Err(self.wrong_type("INT64"))
+    }
+
+    /// Checks that it is of a type whose values an array of `dtype` may hold, and so are its values.
+    ///
+    /// # Errors
+    /// Another type, or a value of another type.
+    pub fn require_numbers(&self, dtype: DType) -> Result<(), Refusal> {
+        let is_whole = self.datatype.starts_with("INT") || self.datatype.starts_with("UINT");
+        let (expected, fits) = match dtype {
+            DType::Bool => ("BOOL", self.datatype == "BOOL"),
+            dtype if dtype.is_float() => ("FP32", is_whole || self.datatype.starts_with("FP")),
+            _ => ("INT64", is_whole),
+        };
+        if fits { self.require_values() } else { Err(self.wrong_type(expected)) }
+    }
+
+    fn wrong_type(&self, expected: &str) -> Refusal {
         let (name, found) = (cut(&self.name), cut(&self.datatype));
-        Err(Refusal::wrong(format!("{name}: datatype {found}, expected INT64")))
+        Refusal::wrong(format!("{name}: datatype {found}, expected {expected}"))
+    }
+
+    fn require_values(&self) -> Result<(), Refusal> {
+        flatten(&self.data, &mut |value| {
+            if tensors::is_of(&self.datatype, value) {
+                return Ok(());
+            }
+            let (name, found) = (cut(&self.name), cut(&value.to_string()));
+            Err(Refusal::wrong(format!("{name}: {found} is no {}", cut(&self.datatype))))
+        })
     }
 
     /// The nodes to compute, and what is asked of them. In an inline request, ids below 0 are inline
@@ -147,15 +179,19 @@ impl Input {
             .shape
             .iter()
             .try_fold(1i64, |product, &extent| product.checked_mul(extent).filter(|_| extent >= 0));
-        let is_pairs = subject != Subject::Edges || matches!(self.shape[..], [_, 2]);
-        if !self.shape.is_empty() && said == Some(values as i64) && is_pairs {
+        let (expected, fits) = match subject {
+            Subject::Edges => ("[n, 2]", matches!(self.shape[..], [_, 2])),
+            // A column or a row is a list, too; of a table the order would be a guess.
+            _ => ("[n]", self.shape.iter().filter(|&&extent| extent != 1).count() <= 1),
+        };
+        if !self.shape.is_empty() && said == Some(values as i64) && fits {
             return Ok(());
         }
         Err(Refusal::wrong(format!(
             "{}: shape {} for {values} values{}",
             subject.input(),
             cut(&format!("{:?}", self.shape)),
-            if is_pairs { "" } else { ", expected [n, 2]" }
+            if fits { String::new() } else { format!(", expected {expected}") }
         )))
     }
 }

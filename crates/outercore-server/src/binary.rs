@@ -7,6 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use crate::asked::cut;
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
 use crate::tensors;
@@ -63,6 +64,12 @@ fn put_bytes(input: &mut Value, rest: &mut &[u8]) -> Result<(), Refusal> {
     let Some(size) = parameters.and_then(|all| all.get("binary_data_size")) else {
         return Ok(());
     };
+    if input.contains_key("data") {
+        let name = cut(name);
+        return Err(Refusal::wrong(format!(
+            "{name}: expected either data or binary_data_size, found both"
+        )));
+    }
     let size = size.as_u64().and_then(|size| usize::try_from(size).ok());
     let (bytes, after) = size
         .and_then(|size| rest.split_at_checked(size))

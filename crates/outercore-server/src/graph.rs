@@ -172,6 +172,11 @@ impl View<'_> {
         self.delta().map_or_else(|| self.data_set().num_nodes(), Delta::num_nodes)
     }
 
+    /// Whether each edge leads both ways.
+    pub fn is_undirected(&self) -> bool {
+        self.data_set().manifest().edge_types.values().all(|edges| edges.undirected)
+    }
+
     /// Arcs.
     pub fn num_edges(&self) -> u64 {
         self.delta().map_or_else(|| self.data_set().num_edges(), Delta::num_edges)

@@ -21,6 +21,7 @@ use self::messages::model_metadata_response::TensorMetadata;
 use self::messages::repository_index_response::ModelIndex;
 use self::messages::*;
 use crate::access::Access;
+use crate::asked::cut;
 use crate::metrics::{Counted, GRPC};
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
@@ -255,9 +256,15 @@ fn request_of(
     let mut raw = raw.into_iter();
     let mut tensors = Vec::new();
     for input in inputs {
-        let data = match raw.next() {
-            Some(bytes) => tensors::decode(&input.name, &input.datatype, &bytes)?,
-            None => contents(input.contents.unwrap_or_default())?,
+        let data = match (raw.next(), input.contents) {
+            (Some(_), Some(given)) if given != InferTensorContents::default() => {
+                let name = cut(&input.name);
+                return Err(Refusal::wrong(format!(
+                    "{name}: expected either contents or raw_input_contents, found both"
+                )));
+            }
+            (Some(bytes), _) => tensors::decode(&input.name, &input.datatype, &bytes)?,
+            (None, given) => contents(&input.name, &input.datatype, given.unwrap_or_default())?,
         };
         tensors.push(json!({
             "name": input.name,
@@ -300,22 +307,53 @@ fn parameter(choice: ParameterChoice) -> Value {
     }
 }
 
-/// The values of a tensor that are given as numbers; those of one type, whichever it is.
+/// The values of a tensor that are given as numbers, in the field that is for its datatype.
 ///
 /// # Errors
-/// Values that are bytes.
-fn contents(all: InferTensorContents) -> Result<Vec<Value>, Refusal> {
-    if !all.bytes_contents.is_empty() {
-        return Err(Refusal::wrong("contents: expected numbers, found bytes"));
+/// Values in another field: those of two fields have no order.
+fn contents(name: &str, datatype: &str, all: InferTensorContents) -> Result<Vec<Value>, Refusal> {
+    fn values<T: Into<Value>>(numbers: Vec<T>) -> Vec<Value> {
+        numbers.into_iter().map(Into::into).collect()
     }
-    let mut values: Vec<Value> = all.bool_contents.into_iter().map(Value::from).collect();
-    values.extend(all.int_contents.into_iter().map(Value::from));
-    values.extend(all.int64_contents.into_iter().map(Value::from));
-    values.extend(all.uint_contents.into_iter().map(Value::from));
-    values.extend(all.uint64_contents.into_iter().map(Value::from));
-    values.extend(all.fp32_contents.into_iter().map(Value::from));
-    values.extend(all.fp64_contents.into_iter().map(Value::from));
-    Ok(values)
+    let fields = [
+        ("bool_contents", values(all.bool_contents)),
+        ("int_contents", values(all.int_contents)),
+        ("int64_contents", values(all.int64_contents)),
+        ("uint_contents", values(all.uint_contents)),
+        ("uint64_contents", values(all.uint64_contents)),
+        ("fp32_contents", values(all.fp32_contents)),
+        ("fp64_contents", values(all.fp64_contents)),
+        ("bytes_contents", all.bytes_contents.iter().map(|_| Value::Null).collect()),
+    ];
+    let own = match datatype {
+        "BOOL" => "bool_contents",
+        "INT8" | "INT16" | "INT32" => "int_contents",
+        "INT64" => "int64_contents",
+        "UINT8" | "UINT16" | "UINT32" => "uint_contents",
+        "UINT64" => "uint64_contents",
+        "FP32" => "fp32_contents",
+        "FP64" => "fp64_contents",
+        _ => {
+            let (name, found) = (cut(name), cut(datatype));
+            let text = format!("{name}: datatype {found} cannot be given as contents");
+            return Err(Refusal::wrong(text));
+        }
+    };
+    let mut found = Vec::new();
+    for (field, values) in fields {
+        if field == own {
+            found = values;
+        } else if !values.is_empty() {
+            let name = cut(name);
+            let text = format!("{name}: values in {field}, expected {own} for {datatype}");
+            return Err(Refusal::wrong(text));
+        }
+    }
+    if found.iter().any(Value::is_null) {
+        // Numbers that are not finite become null.
+        return Err(Refusal::wrong(format!("{}: expected finite numbers", cut(name))));
+    }
+    Ok(found)
 }
 
 /// An answer of HTTP as a message.
@@ -414,6 +452,7 @@ mod tests {
             let scope = Scope {
                 subject: Subject::Nodes,
                 num_nodes: 10,
+                is_undirected: true,
                 num_graphs: 0,
                 most_nodes: 4,
                 features: None,

@@ -4,6 +4,9 @@
 //! edges, and `batch` the graph of each inline node. In `edge_index` and in the ids of the request,
 //! `-1 - k` is the k-th inline node. NumPy writes it as `~k`.
 //!
+//! An edge of an undirected data set has two arcs, whichever direction it was imported in. A request
+//! may list it once, or in both directions, as PyG does; `directions.rs` has the rule.
+//!
 //! `docs/design/0028-inline-requests.md` has the reasons.
 
 use std::collections::BTreeMap;
@@ -16,13 +19,12 @@ use outercore_store::{Extent, Topology};
 use serde_json::Value;
 
 use crate::asked::{Asked, Input, Scope, Subject, cut, flatten};
+use crate::directions::{Directions, EDGES};
 use crate::refusal::Refusal;
 use crate::updates::encode;
 
 /// Tensor of features: `[nodes, columns]`.
 pub const FEATURES: &str = "x";
-/// Tensor of sources and targets: `[2, edges]`.
-pub const EDGES: &str = "edge_index";
 /// Tensor of graphs: `[nodes]`, ascending from 0.
 pub const GRAPHS: &str = "batch";
 
@@ -53,8 +55,13 @@ impl Inline {
     ///
     /// # Errors
     /// A sentence for the client: a wrong shape or datatype, a value that the array cannot hold, an
-    /// unknown node, too many nodes or edges.
-    pub fn read(inputs: &[Input], scope: &Scope<'_>, referenced: u64) -> Result<Self, Refusal> {
+    /// unknown node, too many nodes or edges, edges that can be read in two ways.
+    pub fn read(
+        inputs: &[Input],
+        scope: &Scope<'_>,
+        referenced: u64,
+        directions: Directions,
+    ) -> Result<Self, Refusal> {
         let tensor = |name: &str| inputs.iter().find(|input| input.name == name);
         let graph_of = tensor(GRAPHS).map(|input| whole_numbers(input, 1)).transpose()?;
         let ends = tensor(EDGES).map(|input| whole_numbers(input, 2)).transpose()?;
@@ -72,6 +79,12 @@ impl Inline {
             }
             (Some(_), None) => {
                 return Err(Refusal::wrong(format!("{FEATURES}: this model reads no features")));
+            }
+            (None, None) if is_place && graph_of.is_none() => {
+                // Edges do not show nodes without any.
+                return Err(Refusal::wrong(format!(
+                    "{GRAPHS}: expected the graph of each inline node, as the model reads no {FEATURES}"
+                )));
             }
             (None, None) => {
                 let count = graph_of.as_ref().map_or(named, |graph_of| graph_of.len() as u64);
@@ -107,6 +120,7 @@ impl Inline {
         let edges = sources.iter().zip(targets);
         let edges = edges.map(|(&source, &target)| Ok((node(source)?, node(target)?)));
         let edges: Vec<(NodeId, NodeId)> = edges.collect::<Result<_, Refusal>>()?;
+        let edges = directions.each_once(edges, scope.is_undirected)?;
         if let Some(&(source, target)) = edges.iter().find(|(a, b)| *a < NEW_NODE && *b < NEW_NODE)
         {
             return Err(Refusal::wrong(format!(
@@ -269,6 +283,7 @@ fn whole_numbers(input: &Input, rows: i64) -> Result<Vec<i64>, Refusal> {
 /// Feature rows in the dtype of the array.
 fn feature_rows(input: &Input, scope: &Scope<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     let Some(shape) = scope.features else { return Ok(Vec::new()) };
+    input.require_numbers(shape.dtype)?;
     let columns = shape.columns;
     let mut values = Vec::new();
     let mut count = 0;

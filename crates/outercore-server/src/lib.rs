@@ -20,6 +20,7 @@ mod body;
 mod comparison;
 mod compute;
 mod config;
+mod directions;
 mod gauges;
 mod graph;
 mod graph_http;

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::asked::{Asked, Input, Scope, Subject, cut};
 use crate::compute::Prediction;
+use crate::directions::{Directions, EDGES};
 use crate::inline::{self, Inline};
 use crate::output::Output;
 use crate::question::Question;
@@ -87,10 +88,17 @@ impl InferRequest {
                 "seed" => question.seed = number()?,
                 "min_lsn" => question.min_lsn = number()?,
                 "deadline_ms" => question.deadline_ms = Some(number()?),
+                // Read with the inline edges.
+                Directions::PARAMETER if question.inline.is_some() => {}
+                Directions::PARAMETER => {
+                    let text = format!("{name}: expected {} with it", EDGES);
+                    return Err(Refusal::wrong(text));
+                }
                 _ => {
                     return Err(Refusal::wrong(format!(
-                        "parameter `{}`: expected seed, min_lsn or deadline_ms",
-                        cut(name)
+                        "parameter `{}`: expected seed, min_lsn, deadline_ms or {}",
+                        cut(name),
+                        Directions::PARAMETER
                     )));
                 }
             }
@@ -103,7 +111,7 @@ impl InferRequest {
     /// The nodes to compute, what is asked of them, and the inline part of the request.
     fn asked(&self, scope: &Scope<'_>) -> Result<(Vec<NodeId>, Asked, Option<Inline>), Refusal> {
         let name = scope.subject.input();
-        let of_inline = [inline::FEATURES, inline::EDGES, inline::GRAPHS];
+        let of_inline = [inline::FEATURES, EDGES, inline::GRAPHS];
         let mut is_inline = false;
         for (place, input) in self.inputs.iter().enumerate() {
             is_inline |= of_inline.contains(&input.name.as_str());
@@ -138,7 +146,9 @@ impl InferRequest {
         }
         let named = nodes.iter().filter_map(|node| node.checked_sub(NEW_NODE)).max();
         let named = named.map_or(0, |new| new + 1);
-        let inline = Inline::read(&self.inputs, scope, named)?;
+        let directions = self.parameters.get(Directions::PARAMETER).map(Directions::parse);
+        let directions = directions.transpose()?.unwrap_or_default();
+        let inline = Inline::read(&self.inputs, scope, named, directions)?;
         if named > inline.num_nodes() {
             return Err(Refusal::wrong(format!(
                 "{name}: -{named}, expected one of {} inline nodes",
@@ -193,6 +203,7 @@ mod tests {
         request.question(&Scope {
             subject,
             num_nodes: 10,
+            is_undirected: true,
             num_graphs: 3,
             most_nodes: 4,
             features: Some(ArrayShape { dtype: outercore_format::DType::F32, columns: 2 }),

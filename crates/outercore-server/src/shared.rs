@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
+use outercore_format::DType;
 use outercore_infer::{Precision, TaskKind};
 use outercore_store::delta::{ArrayShape, Graphs};
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::access::{Access, Tokens};
 use crate::analyses::Analyses;
 use crate::asked::{Scope, Subject};
 use crate::compute::{PREDICTION, PROBABILITY, SCORE};
+use crate::directions::EDGES;
 use crate::graph::Graph;
 use crate::inline::{self, most_edges};
 use crate::limits::Limits;
@@ -164,11 +166,15 @@ impl Shared {
     fn inline(&self) -> Value {
         let mut tensors = Vec::new();
         if let Some(features) = self.features {
-            let datatype = if features.dtype.is_float() { "FP32" } else { "INT64" };
+            let datatype = match features.dtype {
+                DType::Bool => "BOOL",
+                dtype if dtype.is_float() => "FP32",
+                _ => "INT64",
+            };
             let shape = [-1, features.columns as i64];
             tensors.push(json!({"name": inline::FEATURES, "datatype": datatype, "shape": shape}));
         }
-        tensors.push(json!({"name": inline::EDGES, "datatype": "INT64", "shape": [2, -1]}));
+        tensors.push(json!({"name": EDGES, "datatype": "INT64", "shape": [2, -1]}));
         if self.subject == Subject::Graphs {
             tensors.push(json!({"name": inline::GRAPHS, "datatype": "INT64", "shape": [-1]}));
         }
@@ -223,6 +229,7 @@ impl Shared {
             let mut question = request.question(&Scope {
                 subject: self.subject,
                 num_nodes: view.num_nodes(),
+                is_undirected: view.is_undirected(),
                 num_graphs: view.graphs().map_or(0, Graphs::count),
                 most_nodes: self.most_nodes,
                 features: self.features,

@@ -24,6 +24,30 @@ macro_rules! by_datatype {
     };
 }
 
+/// Whether a value of JSON is one of a datatype: whole numbers within its range, any number for
+/// floats.
+pub fn is_of(datatype: &str, value: &Value) -> bool {
+    macro_rules! whole {
+        ($type:ty) => {{
+            let number = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+            number.is_some_and(|number| <$type>::try_from(number).is_ok())
+        }};
+    }
+    match datatype {
+        "BOOL" => value.is_boolean(),
+        "FP16" | "FP32" | "FP64" => value.is_number(),
+        "INT8" => whole!(i8),
+        "INT16" => whole!(i16),
+        "INT32" => whole!(i32),
+        "INT64" => whole!(i64),
+        "UINT8" => whole!(u8),
+        "UINT16" => whole!(u16),
+        "UINT32" => whole!(u32),
+        "UINT64" => whole!(u64),
+        _ => false,
+    }
+}
+
 /// The values in the bytes of the tensor `name`.
 ///
 /// # Errors
