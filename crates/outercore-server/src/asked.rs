@@ -5,14 +5,18 @@ use std::collections::HashMap;
 use outercore_core::NodeId;
 use outercore_live::NEW_NODE;
 use outercore_store::delta::ArrayShape;
-use serde::Deserialize;
-use serde_json::Value;
-use utoipa::ToSchema;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
+use crate::body::Memory;
+use crate::json::{self, Element, Parameters, cut, few};
+use crate::messages::InferTensorContents;
 use crate::refusal::Refusal;
+use crate::tensors;
 
-/// Characters of what a client wrote that an answer repeats.
-const MOST_ECHOED: usize = 80;
+/// Ids of a request whose memory is taken at once, and what each of them takes until it is answered.
+const SOME_IDS: usize = 1024;
+const AN_ID: usize = 32;
 
 /// Types of input that hold ids.
 const ID_TYPES: [&str; 4] = ["INT64", "UINT64", "INT32", "UINT32"];
@@ -82,19 +86,61 @@ pub enum Asked {
 }
 
 /// A tensor of a request.
-#[derive(Debug, Deserialize, ToSchema)]
-pub struct Input {
+#[derive(Debug, Deserialize)]
+pub struct Input<'a> {
     /// What it is.
     pub name: String,
-    datatype: String,
+    /// Type of its values.
+    pub datatype: String,
     /// Its extents.
+    #[serde(deserialize_with = "few")]
     pub shape: Vec<i64>,
-    /// Its values, flat or as lists in lists.
-    #[schema(value_type = Vec<Value>)]
-    pub data: Value,
+    /// Its values.
+    #[serde(borrow, default)]
+    pub data: Data<'a>,
+    /// Where its values are, if not here.
+    #[serde(borrow, default)]
+    pub parameters: Parameters<'a>,
 }
 
-impl Input {
+/// The values of a tensor as the client has sent them.
+#[derive(Debug, Default)]
+pub enum Data<'a> {
+    /// None.
+    #[default]
+    Absent,
+    /// JSON, flat or as lists in lists.
+    Json(&'a str),
+    /// Row-major, little-endian.
+    Bytes(&'a [u8]),
+    /// Of a gRPC message.
+    Message(&'a InferTensorContents),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(from).map(|raw| Self::Json(raw.get()))
+    }
+}
+
+impl Input<'_> {
+    /// Calls `take` with each value in row-major order.
+    ///
+    /// # Errors
+    /// Those of `take`; no values; lists that are not nested as the shape says; bytes that are no
+    /// values of the datatype.
+    pub fn each(
+        &self,
+        take: impl FnMut(Element<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        match self.data {
+            Data::Absent => Err(Refusal::wrong(format!("{}: expected `data`", cut(&self.name)))),
+            Data::Json(text) => json::each(&self.name, text, &self.shape, take),
+            Data::Bytes(bytes) => tensors::each(&self.name, &self.datatype, bytes, take),
+            Data::Message(contents) => tensors::each_of_message(&self.name, contents, take),
+        }
+    }
+
     /// Checks that it is of a type that holds ids.
     ///
     /// # Errors
@@ -113,6 +159,7 @@ impl Input {
         &self,
         scope: &Scope<'_>,
         is_inline: bool,
+        memory: &mut Memory,
     ) -> Result<(Vec<NodeId>, Asked), Refusal> {
         self.require_ids()?;
         let name = scope.subject.input();
@@ -121,7 +168,10 @@ impl Input {
             Subject::Graphs => ("a graph", scope.num_graphs),
         };
         let mut ids = Vec::new();
-        flatten(&self.data, &mut |value| {
+        self.each(|value| {
+            if ids.len() % SOME_IDS == SOME_IDS - 1 {
+                memory.take(SOME_IDS * AN_ID)?;
+            }
             let new = value.as_i64().filter(|&id| is_inline && id < 0);
             let new = new.map(|id| NEW_NODE + (-1 - id) as u64);
             let id = value.as_u64().filter(|&id| id < below).or(new).ok_or_else(|| {
@@ -175,20 +225,4 @@ fn ends(ids: &[NodeId]) -> (Vec<NodeId>, Vec<(u32, u32)>) {
     let (pairs, _) = ids.as_chunks::<2>();
     let pairs = pairs.iter().map(|&[source, target]| (place(source), place(target))).collect();
     (nodes, pairs)
-}
-
-/// The beginning of what a client wrote.
-pub fn cut(text: &str) -> String {
-    text.chars().take(MOST_ECHOED).collect()
-}
-
-/// Tensors may be written flat, or as lists in lists.
-pub fn flatten(
-    data: &Value,
-    take: &mut impl FnMut(&Value) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    match data {
-        Value::Array(items) => items.iter().try_for_each(|item| flatten(item, take)),
-        value => take(value),
-    }
 }

@@ -1,8 +1,10 @@
 //! Values of tensors as bytes, as gRPC and the binary extension of HTTP have them: row-major,
 //! little-endian.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::json::{Element, cut};
+use crate::messages::InferTensorContents;
 use crate::refusal::Refusal;
 
 /// Calls `$each!` with the type of a datatype's elements; evaluates to `$other` for another one.
@@ -24,32 +26,67 @@ macro_rules! by_datatype {
     };
 }
 
-/// The values in the bytes of the tensor `name`.
+/// Calls `take` with each value in the bytes of the tensor `name`.
 ///
 /// # Errors
-/// Bytes that are no whole number of elements; a datatype that has none of a fixed size here; a
-/// value that is not finite, which JSON does not have.
-pub fn decode(name: &str, datatype: &str, bytes: &[u8]) -> Result<Vec<Value>, Refusal> {
-    let name: String = name.chars().take(80).collect();
+/// Those of `take`. Bytes that are no whole number of elements; a datatype that has none of a fixed
+/// size here; a value that is not finite, which JSON does not have.
+pub fn each(
+    name: &str,
+    datatype: &str,
+    bytes: &[u8],
+    mut take: impl FnMut(Element<'_>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     macro_rules! values {
         ($type:ty) => {{
             let (elements, rest) = bytes.as_chunks::<{ size_of::<$type>() }>();
             if !rest.is_empty() {
-                let text = format!("{name}: {} bytes, which are no {datatype}", bytes.len());
+                let (name, length) = (cut(name), bytes.len());
+                let text = format!("{name}: {length} bytes, which are no {datatype}");
                 return Err(Refusal::wrong(text));
             }
-            elements.iter().map(|element| json!(<$type>::from_le_bytes(*element))).collect()
+            elements.iter().try_for_each(|&element| {
+                take(finite(<$type>::from_le_bytes(element).into(), name)?)
+            })
         }};
     }
-    let values: Vec<Value> = by_datatype!(datatype, values, {
-        let datatype: String = datatype.chars().take(80).collect();
+    by_datatype!(datatype, values, {
+        let (name, datatype) = (cut(name), cut(datatype));
         let text = format!("{name}: datatype {datatype} cannot be given as bytes");
-        return Err(Refusal::wrong(text));
-    });
-    if values.iter().any(Value::is_null) {
-        return Err(Refusal::wrong(format!("{name}: expected finite numbers")));
+        Err(Refusal::wrong(text))
+    })
+}
+
+/// Calls `take` with each value of a message; those of one type, whichever it is.
+///
+/// # Errors
+/// Those of `take`; values that are bytes, or not finite.
+pub fn each_of_message(
+    name: &str,
+    all: &InferTensorContents,
+    mut take: impl FnMut(Element<'_>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    if !all.bytes_contents.is_empty() {
+        let name = cut(name);
+        return Err(Refusal::wrong(format!("{name}: expected numbers as contents, found bytes")));
     }
-    Ok(values)
+    macro_rules! values {
+        ($($field:ident),+) => {
+            $(all.$field.iter().try_for_each(|&value| take(finite(value.into(), name)?))?;)+
+        };
+    }
+    values!(bool_contents, int_contents, int64_contents, uint_contents, uint64_contents);
+    values!(fp32_contents, fp64_contents);
+    Ok(())
+}
+
+fn finite<'a>(element: Element<'a>, name: &str) -> Result<Element<'a>, Refusal> {
+    match element {
+        Element::Real(value) if !value.is_finite() => {
+            Err(Refusal::wrong(format!("{}: expected finite numbers", cut(name))))
+        }
+        element => Ok(element),
+    }
 }
 
 /// The bytes of values, of which each fits the datatype.
@@ -72,7 +109,19 @@ pub fn encode(datatype: &str, values: &[Value]) -> Result<Vec<u8>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    /// The values in bytes, as JSON.
+    fn decode(datatype: &str, bytes: &[u8]) -> Result<Vec<String>, Refusal> {
+        let mut found = Vec::new();
+        each("x", datatype, bytes, |element| {
+            found.push(element.to_string());
+            Ok(())
+        })?;
+        Ok(found)
+    }
 
     #[test]
     fn values_come_back_from_their_bytes() {
@@ -85,19 +134,19 @@ mod tests {
             ("UINT16", json!([65_535])),
             ("UINT32", json!([4_294_967_295_u32])),
             ("UINT64", json!([u64::MAX])),
-            ("FP32", json!([0.1_f32, f32::MIN_POSITIVE])),
+            ("FP32", json!([0.1_f32, -1.5_f32])),
             ("FP64", json!([0.1_f64, -2.5e300])),
         ] {
             let values = values.as_array().unwrap();
             let bytes = encode(datatype, values).unwrap();
-            assert_eq!(&decode("x", datatype, &bytes).unwrap(), values, "{datatype}");
+            let expected: Vec<String> = values.iter().map(Value::to_string).collect();
+            assert_eq!(decode(datatype, &bytes).unwrap(), expected, "{datatype}");
         }
     }
 
     #[test]
     fn bytes_that_are_no_values_are_refused() {
-        let text =
-            |datatype, bytes: &[u8]| format!("{:?}", decode("x", datatype, bytes).unwrap_err());
+        let text = |datatype, bytes: &[u8]| format!("{:?}", decode(datatype, bytes).unwrap_err());
         assert!(text("INT64", &[0; 9]).contains("x: 9 bytes, which are no INT64"));
         assert!(text("BYTES", &[0; 8]).contains("datatype BYTES cannot be given as bytes"));
         assert!(text("FP32", &f32::NAN.to_le_bytes()).contains("expected finite numbers"));
