@@ -42,6 +42,7 @@ _ERRORS: dict[int, type[OutercoreError]] = {
     409: InvalidError,
     412: InvalidError,
     413: InvalidError,
+    415: InvalidError,
     429: BudgetError,
     503: DeviceError,
     504: DeviceError,
@@ -60,6 +61,9 @@ class Prediction(ShortRepr):
     """Number of the last update that the prediction has seen."""
     version: str
     """That of the model."""
+    age_ms: int | None = None
+    """How long ago a server without updates has read the graph, in milliseconds. `None` for a
+    server with updates: it has seen all of them."""
 
     @property
     def prediction(self) -> NDArray[Any]:
@@ -203,6 +207,7 @@ class Client:
             seed=answer["parameters"]["seed"],
             lsn=answer["parameters"]["lsn"],
             version=answer["model_version"],
+            age_ms=answer["parameters"].get("age_ms"),
         )
 
     def update(self, updates: Sequence[Mapping[str, Any]]) -> Acknowledged:

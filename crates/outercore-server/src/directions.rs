@@ -4,15 +4,16 @@
 
 use std::collections::HashMap;
 
+use crate::json::cut;
+use crate::refusal::Refusal;
 use outercore_core::NodeId;
 use outercore_live::NEW_NODE;
-use serde_json::Value;
-
-use crate::asked::cut;
-use crate::refusal::Refusal;
 
 /// Tensor of sources and targets: `[2, edges]`.
 pub const EDGES: &str = "edge_index";
+
+/// Bytes that counting an edge takes.
+pub const COUNTED_EDGE: usize = 64;
 
 /// How a request lists the edges of an undirected graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,18 +32,18 @@ impl Directions {
     /// Name of the parameter of a request.
     pub const PARAMETER: &'static str = "edge_directions";
 
-    /// The value of the parameter.
+    /// The value of the parameter, which is JSON.
     ///
     /// # Errors
     /// Another one.
-    pub fn parse(value: &Value) -> Result<Self, Refusal> {
-        match value.as_str() {
-            Some("one") => Ok(Self::One),
-            Some("both") => Ok(Self::Both),
+    pub fn parse(json: &str) -> Result<Self, Refusal> {
+        match json {
+            "\"one\"" => Ok(Self::One),
+            "\"both\"" => Ok(Self::Both),
             _ => Err(Refusal::wrong(format!(
                 "{}: {}, expected `one` or `both`",
                 Self::PARAMETER,
-                cut(&value.to_string())
+                cut(json)
             ))),
         }
     }
