@@ -15,7 +15,7 @@ use tonic::{Code, Request, Response, Status};
 use crate::access::Access;
 use crate::asked::{Data, Input};
 use crate::body::MOST_BODY;
-use crate::json::Parameters;
+use crate::json::{Parameters, cut};
 use crate::message_size::size_of_infer;
 use crate::messages::grpc_inference_service_server::{
     GrpcInferenceService, GrpcInferenceServiceServer,

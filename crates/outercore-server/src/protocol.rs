@@ -104,7 +104,7 @@ impl InferRequest<'_> {
                 // Read with the inline edges.
                 Directions::PARAMETER if question.inline.is_some() => {}
                 Directions::PARAMETER => {
-                    let text = format!("{name}: expected {} with it", EDGES);
+                    let text = format!("{name}: expected {EDGES} with it");
                     return Err(Refusal::wrong(text));
                 }
                 _ => {
