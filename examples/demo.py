@@ -207,8 +207,10 @@ class Client:
         text = json.dumps(body)
         if not quiet:
             shown = text if len(text) < MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-            print(f"$ curl -s {self.url}{path} -d '{shown}'", flush=True)
-        with urllib.request.urlopen(self.url + path, text.encode(), timeout=60) as answer:
+            print(f"$ curl -s {self.url}{path} --json '{shown}'", flush=True)
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, text.encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 

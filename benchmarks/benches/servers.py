@@ -41,7 +41,8 @@ class Running:
         connection = self.connection()
         try:
             text = None if body is None else json.dumps(body)
-            connection.request("GET" if text is None else "POST", path, text)
+            kind = {"Content-Type": "application/json"}
+            connection.request("GET" if text is None else "POST", path, text, kind)
             answer = connection.getresponse()
             content = answer.read()
         finally:

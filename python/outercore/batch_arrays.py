@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from outercore.errors import InvalidError, NotFoundError
@@ -10,23 +10,51 @@ from outercore.likeness import suggestion
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
+    from outercore.sample_rules import SampleRules
 
 _NODES = "nodes/node/"
 _EDGES = "edges/edge/"
 _TOPOLOGY = {_EDGES + name for name in ("offsets", "sources", "ids")}
 
-RESERVED = frozenset(
+_OF_EVERY_BATCH = frozenset(
     (
         *("x", "y", "edge_index", "n_id", "e_id", "input_id", "batch_size", "num_nodes"),
         *("num_edges", "num_sampled_nodes", "num_sampled_edges", "batch", "ptr", "indptr"),
         *("indices", "arrays"),
     )
 )
-"""What else a batch has under its name."""
+_OF_WEIGHTED_HOPS = frozenset(("edge_norm",))
+"""Of LADIES: the weights of its edges."""
+_OF_TIMES = frozenset(("seed_time",))
+_OF_LINKS = frozenset(
+    (
+        *("edge_label_index", "edge_label", "edge_label_time", "src_index", "dst_pos_index"),
+        *("dst_neg_index", "seed_time"),
+    )
+)
+RESERVED = _OF_EVERY_BATCH | _OF_WEIGHTED_HOPS | _OF_TIMES | _OF_LINKS
+"""What batches of any kind have under a name of their own: no array of nodes is imported as such.
+
+An edge array ``norm`` may be there. It is refused where batches have another ``edge_norm``.
+"""
+
+
+def own_names(rules: SampleRules, *, of_links: bool) -> frozenset[str]:
+    """The names of `RESERVED` that batches sampled by these rules have."""
+    found = _OF_EVERY_BATCH
+    if rules.method == "ladies":
+        found |= _OF_WEIGHTED_HOPS
+    if rules.time_attr is not None:
+        found |= _OF_TIMES
+    return found | _OF_LINKS if of_links else found
 
 
 def batch_arrays(
-    graph: Graph, names: Sequence[str] | None, *, besides: Iterable[str | None]
+    graph: Graph,
+    names: Sequence[str] | None,
+    *,
+    besides: Iterable[str | None],
+    taken: Collection[str] = _OF_EVERY_BATCH,
 ) -> dict[str, str]:
     """The key of each array by its name in a batch: ``year`` of nodes, ``edge_weight`` of edges.
 
@@ -35,6 +63,7 @@ def batch_arrays(
         names: arrays by their names in a batch, or by key. ``None``: every array of edges, and
             every array of nodes but features, labels, ``besides`` and results of Outercore.
         besides: keys that are delivered, or used, in another way.
+        taken: what these batches have under a name of their own, as `own_names` says.
 
     Raises:
         NotFoundError: no array has this name.
@@ -46,26 +75,34 @@ def batch_arrays(
         if not isinstance(name, str):
             raise InvalidError(f"arrays: expected a list of names, found {name!r} in it")
     if graph.is_typed:
-        return _typed_arrays(graph, names, besides)
+        return _typed_arrays(graph, names, besides, taken)
     known = _known(graph)
     keys = _imported(graph, known, besides) if names is None else _asked(graph, known, names)
     chosen: dict[str, str] = {}
     for key in keys:
-        name = _name_of(key)
-        if name in RESERVED or chosen.get(name, key) != key:
-            taken = f"array `{chosen[name]}`" if name in chosen else "something else"
-            raise InvalidError(
-                f"array `{key}`: a batch has {taken} under the name `{name}`\n"
-                "hint: list the arrays to deliver by `arrays=[...]`; `arrays=[]` delivers none"
-            )
+        name = name_in_storage(key)
+        if chosen.get(name, key) != key:
+            raise _is_taken(key, f"array `{chosen[name]}`", name)
+        if name in taken:
+            raise _is_taken(key, "something else", name)
         chosen[name] = key
     return chosen
 
 
+def _is_taken(key: str, by: str, name: str) -> InvalidError:
+    return InvalidError(
+        f"array `{key}`: a batch has {by} under the name `{name}`\n"
+        "hint: list the arrays to deliver by `arrays=[...]`; `arrays=[]` delivers none"
+    )
+
+
 def _typed_arrays(
-    graph: Graph, names: Sequence[str] | None, besides: Iterable[str | None]
+    graph: Graph,
+    names: Sequence[str] | None,
+    besides: Iterable[str | None],
+    taken: Collection[str],
 ) -> dict[str, str]:
-    """In a graph of several types an array's name in a batch is its key."""
+    """In a graph of several types an array is named by its key; its type's storage has it."""
     roles = graph.manifest.get("roles", {})
     left_out = {*besides, *roles.get("typed_features", {}).values(), roles.get("labels")}
     known = [
@@ -74,15 +111,28 @@ def _typed_arrays(
         if key.startswith(("nodes/", "edges/")) and key not in _TOPOLOGY
     ]
     left_out |= _results(graph)
-    if names is None:
-        return {key: key for key in known if key not in left_out}
-    for name in names:
+    for name in names or ():
         if name not in known:
             raise NotFoundError(
                 f"array `{name}` is not in data set `{graph.root}`\n"
                 f"hint: give a key; it has {', '.join(known) or 'none'}"
             )
-    return {name: name for name in names}
+    keys = [key for key in known if key not in left_out] if names is None else names
+    for key in keys:
+        if (name := name_in_storage(key)) in taken:
+            raise _is_taken(key, "something else", name)
+    return {key: key for key in keys}
+
+
+def name_in_storage(key: str) -> str:
+    """What the storage of a node type or an edge type calls the array of this key.
+
+    Example:
+        >>> name_in_storage("nodes/paper/year"), name_in_storage("edges/author__writes__paper/norm")
+        ('year', 'edge_norm')
+    """
+    of, _, name = key.split("/", 2)
+    return f"edge_{name}" if of == "edges" else name
 
 
 def edge_array_names(arrays: Iterable[str]) -> list[str]:
@@ -118,7 +168,7 @@ def _results(graph: Graph) -> set[str]:
 def _asked(graph: Graph, known: list[str], names: Sequence[str]) -> list[str]:
     by_name: dict[str, list[str]] = {}
     for key in known:
-        by_name.setdefault(_name_of(key), []).append(key)
+        by_name.setdefault(name_in_storage(key), []).append(key)
     keys = []
     for name in names:
         found = [name] if name in known else by_name.get(name, [])
@@ -132,10 +182,3 @@ def _asked(graph: Graph, known: list[str], names: Sequence[str]) -> list[str]:
             )
         keys += found
     return keys
-
-
-def _name_of(key: str) -> str:
-    """The name in a batch."""
-    if key.startswith(_EDGES):
-        return "edge_" + key.removeprefix(_EDGES)
-    return key.removeprefix(_NODES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -46,17 +46,22 @@ def reverse_types(edge_types: Sequence[EdgeType]) -> dict[EdgeType, EdgeType]:
     return found
 
 
-def lead_both_ways(batch: Data | HeteroData, reverse: dict[EdgeType, EdgeType]) -> None:
+def lead_both_ways(
+    batch: Data | HeteroData,
+    reverse: dict[EdgeType, EdgeType],
+    of_nodes: Collection[str] = (),
+) -> None:
     """Adds the reverse of each sampled edge; of equal edges one is kept, the sampled before others.
 
     Edges are then in the order of target and source. ``e_id`` and edge arrays are those of the edge
     that was sampled. Where the reverse is of another edge type, rows are not the same: no ids and
-    no arrays are left. Counts per hop are left out, too.
+    no arrays are left. Counts per hop are left out, too. ``of_nodes`` are the arrays of nodes in a
+    `Data`, which may be called ``edge_...``, too.
 
     Source: ``SamplerOutput.to_bidirectional`` of PyG.
     """
     if isinstance(batch, Data):
-        _reverse_one(batch)
+        _reverse_one(batch, of_nodes)
         del batch.num_sampled_nodes
         return
     indexes = {edge_type: batch[edge_type].edge_index for edge_type in batch.edge_types}
@@ -75,11 +80,11 @@ def lead_both_ways(batch: Data | HeteroData, reverse: dict[EdgeType, EdgeType]) 
         del batch[edge_type].num_sampled_edges
 
 
-def _reverse_one(store: Any) -> None:
+def _reverse_one(store: Any, of_nodes: Collection[str] = ()) -> None:
     """Adds reverse edges of the same type, with ids and arrays."""
     edges = store.edge_index.shape[1]
     store.edge_index, places = _united(store.edge_index, store.edge_index)
-    for name in _edge_arrays(store):
+    for name in set(_edge_arrays(store)).difference(of_nodes):
         store[name] = store[name][places % max(edges, 1)]
     del store.num_sampled_edges
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -42,6 +42,7 @@ _ERRORS: dict[int, type[OutercoreError]] = {
     409: InvalidError,
     412: InvalidError,
     413: InvalidError,
+    415: InvalidError,
     429: BudgetError,
     503: DeviceError,
     504: DeviceError,
@@ -60,6 +61,9 @@ class Prediction(ShortRepr):
     """Number of the last update that the prediction has seen."""
     version: str
     """That of the model."""
+    age_ms: int | None = None
+    """How long ago a server without updates has read the graph, in milliseconds. `None` for a
+    server with updates: it has seen all of them."""
 
     @property
     def prediction(self) -> NDArray[Any]:
@@ -143,6 +147,7 @@ class Client:
         x: ArrayLike | None = None,
         edge_index: ArrayLike | None = None,
         batch: ArrayLike | None = None,
+        edge_directions: Literal["one", "both"] | None = None,
         seed: int = 0,
         min_lsn: int = 0,
         deadline_ms: int | None = None,
@@ -159,6 +164,9 @@ class Client:
             x: features of inline nodes, n x columns, float32 or int64 categories.
             edge_index: sources and targets of inline edges, 2 x m; one end is an inline node.
             batch: graph of each inline node, ascending from 0; without it there is one graph.
+            edge_directions: how `edge_index` lists the edges of an undirected data set: `"both"`,
+                each in both directions, as PyG does, or `"one"`, each once. Needed where an edge
+                comes in both directions.
             seed: of the sampler; with the same seed and graph the answer is the same to the bit.
             min_lsn: number of an update that the answer has to have seen.
             deadline_ms: how long the answer may take; the server's own limit where absent.
@@ -180,7 +188,12 @@ class Client:
         path = f"/v2/models/{quote(self._model, safe='')}"
         if self._input is None:
             self._input = self._ask("GET", path, is_read=True)["inputs"][0]["name"]
-        parameters = {"seed": seed, "min_lsn": min_lsn, "deadline_ms": deadline_ms}
+        parameters = {
+            "seed": seed,
+            "min_lsn": min_lsn,
+            "deadline_ms": deadline_ms,
+            "edge_directions": edge_directions,
+        }
         body = {
             "parameters": {key: value for key, value in parameters.items() if value is not None},
             "inputs": [
@@ -194,6 +207,7 @@ class Client:
             seed=answer["parameters"]["seed"],
             lsn=answer["parameters"]["lsn"],
             version=answer["model_version"],
+            age_ms=answer["parameters"].get("age_ms"),
         )
 
     def update(
@@ -423,7 +437,7 @@ def _array(output: Mapping[str, Any]) -> NDArray[Any]:
 
 def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
     """A tensor of a request."""
-    datatype = "INT64" if np.issubdtype(values.dtype, np.integer) else "FP32"
+    datatype = {"i": "INT64", "u": "UINT64", "b": "BOOL"}.get(values.dtype.kind, "FP32")
     return {
         "name": name,
         "datatype": datatype,

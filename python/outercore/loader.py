@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from outercore.batch_arrays import name_in_storage
 from outercore.bidirectional import lead_both_ways, reverse_types
 from outercore.config.common import Backend, Policy, Precision, Topology
 from outercore.errors import InvalidError, UnsupportedError
@@ -137,7 +138,6 @@ class NeighborLoader(MiniBatches[Any]):
         (32, 8)
     """
 
-    _of_links = False
     _instead: ClassVar[Mapping[str, str]] = {name: one.because for name, one in ARGUMENTS.items()}
     """What is here in place of attributes of PyTorch's `DataLoader`."""
 
@@ -266,7 +266,8 @@ class NeighborLoader(MiniBatches[Any]):
     def _batch(self, widths: dict[str, int]) -> Data | HeteroData:
         batch = self._typed(widths) if self.graph.is_typed else self._plain(widths["node"])
         if self._rules.subgraph_type == "bidirectional":
-            lead_both_ways(batch, self._reverse)
+            of_nodes = [name for name, key in self._arrays.items() if key.startswith("nodes/")]
+            lead_both_ways(batch, self._reverse, of_nodes)
         return batch if self.transform is None else self.transform(batch)
 
     def _plain(self, width: int) -> Data:
@@ -321,11 +322,9 @@ class NeighborLoader(MiniBatches[Any]):
                 store.e_id = torch.from_numpy(edges["e_id"])
             store.num_sampled_edges = edges["num_sampled_edges"]
         for key, rows in self._named(parts["arrays"]).items():
-            what, of_type, name = key.split("/", 2)
-            if what == "nodes":
-                data[of_type][name] = torch.from_numpy(rows)
-            else:
-                data[edge_types[of_type]][f"edge_{name}"] = torch.from_numpy(rows)
+            of, of_type, _ = key.split("/", 2)
+            store = data[of_type if of == "nodes" else edge_types[of_type]]
+            store[name_in_storage(key)] = torch.from_numpy(rows)
         seeds = data[self._input_nodes.node_type]
         seeds.input_id = torch.from_numpy(self._input_id(parts, seeds.n_id.numpy()))
         self._add_times(seeds, parts)

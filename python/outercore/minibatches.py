@@ -11,13 +11,13 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
-from outercore.batch_arrays import batch_arrays
+from outercore.batch_arrays import batch_arrays, own_names
 from outercore.batch_options import batch_options
 from outercore.config.fields import plain_json, whole
 from outercore.config.sizes import format_size, parse_size
@@ -61,6 +61,8 @@ class MiniBatches(ABC, Generic[Batch]):
     A copy, pickled or not, has the arguments and the next epoch of the original. It opens the data
     set when it is first used.
     """
+
+    _of_links: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -118,7 +120,10 @@ class MiniBatches(ABC, Generic[Batch]):
             chosen |= sample_rules(graph, rules)
         hotness = graph.hotness(hotness)
         self._arrays = batch_arrays(
-            graph, arrays, besides=(*_keys_of(chosen), self._label_key, hotness)
+            graph,
+            arrays,
+            besides=(*_keys_of(chosen), self._label_key, hotness),
+            taken=own_names(self._rules, of_links=self._of_links),
         )
         self._config: dict[str, Any] = {
             **batch_options(options),

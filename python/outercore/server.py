@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from outercore import _core
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
-from outercore.errors import NotFoundError
+from outercore.errors import InvalidError, NotFoundError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +119,15 @@ class Server:
 
         Raises:
             NotFoundError: the run has no model.
+            UnsupportedError: the model was trained with an option that a server does not know.
             InvalidError: the model does not fit the data set; int8 loses more than it may; the host
                 needs tokens and TLS; what should be tokens or certificates is something else.
             BudgetError: the budget is too small; the message says what would do.
             DeviceError: the port is taken.
         """
         self.name, model = model_of(Path(run))
+        self._is_checked = require_known_options(model)
+        self._model = model
         chosen = config or ServerConfig()
         self._core = _core.Server(os.fspath(data_set), os.fspath(model), self.name, chosen.native())
         # A forked child has none of the threads that `stop` waits for.
@@ -160,8 +163,15 @@ class Server:
 
     @property
     def notice(self) -> str | None:
-        """What the operator should know: why a layout of the features is not used."""
-        return self._core.notice()
+        """What the operator should know: why a layout of the features is not used, or that the
+        model says nothing of the options of its training."""
+        unknown = (
+            f"model `{self._model}` was exported by an earlier release, which dropped `--time` in "
+            "silence: if it was trained by times, its answers are wrong; export it again to be "
+            "sure"
+        )
+        found = [self._core.notice(), None if self._is_checked else unknown]
+        return "; ".join(filter(None, found)) or None
 
     def take_failures(self) -> list[str]:
         """What went wrong since the last call; clients are told only that something did."""
@@ -204,16 +214,48 @@ def model_of(run: Path) -> tuple[str, Path]:
     )
 
 
+def require_known_options(exported: Path) -> bool:
+    """Whether it is known by which options a model was trained: by the export, or the run there.
+
+    Raises:
+        UnsupportedError: by one that changes predictions and that a server does not know.
+    """
+    # Imported here: serving needs nothing else of the training.
+    from outercore.training.config import TrainConfig
+    from outercore.training.served_options import require_expressed, rule_of
+
+    try:
+        rule = json.loads(_kept_by(exported)["rule"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # Exported by an earlier release.
+        trained = exported.absolute().parent / "model"
+        if not is_of(exported, trained):
+            return False
+        try:
+            described = json.loads((trained / "model.json").read_bytes())
+            rule = rule_of(TrainConfig.from_dict(described["config"]))
+        except (OSError, ValueError, KeyError, TypeError, InvalidError):
+            return False
+    require_expressed(rule, str(exported))
+    return True
+
+
 def is_of(exported: Path, trained: Path) -> bool:
     """Whether an exported model is that of these trained weights; false where one is missing."""
     try:
-        with (exported / "model.safetensors").open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         weights = (trained / "model.safetensors").read_bytes()
-        found: str = header["__metadata__"]["trained"]
+        found = _kept_by(exported)["trained"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return (exported / "model.json").exists() and found == digest_of(weights)
+
+
+def _kept_by(exported: Path) -> dict[str, str]:
+    """What the header of exported weights says beside the tensors."""
+    with (exported / "model.safetensors").open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    kept: dict[str, str] = header["__metadata__"]
+    return kept
 
 
 def digest_of(weights: bytes) -> str:

@@ -17,6 +17,7 @@ from torch_geometric.data.feature_store import FeatureStore as PyGFeatureStore
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.graph_store import GraphStore as PyGGraphStore
 
+from outercore.batch_arrays import name_in_storage
 from outercore.chosen_rows import chosen_rows
 from outercore.csc import csc, edge_rows
 from outercore.edge_types import EdgeType, edge_type_key
@@ -127,7 +128,7 @@ class FeatureStore(PyGFeatureStore):
         Cost: a read of each array's rows of the batch.
 
         Raises:
-            InvalidError: sampled edges without ``e_id``.
+            InvalidError: sampled edges without ``e_id``; a name that the batch has already.
         """
         edge_types = {edge_type_key(one): one for one in self._graph.edge_types}
         for key in self._graph.arrays:
@@ -143,7 +144,12 @@ class FeatureStore(PyGFeatureStore):
                     f"array `{key}`: the batch has no `e_id`, which says which rows are its own\n"
                     "hint: let the sampler return edge ids"
                 )
-            store[f"edge_{name}"] = torch.from_numpy(self._graph.rows(key, store.e_id.numpy()))
+            if (own := name_in_storage(key)) in store:
+                raise InvalidError(
+                    f"array `{key}`: the batch has something else under the name `{own}`\n"
+                    "hint: import the array under another name"
+                )
+            store[own] = torch.from_numpy(self._graph.rows(key, store.e_id.numpy()))
         return batch
 
     def view(self, *args: Any, **kwargs: Any) -> ArrayView:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from outercore.errors import (  # noqa: E402
     NotFoundError,
     UnsupportedError,
 )
+from outercore.server import Server, digest_of, require_known_options  # noqa: E402
 from outercore.storage import Storage  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
@@ -34,6 +37,12 @@ from outercore.training.export import export_model  # noqa: E402
 from outercore.training.models import build_model  # noqa: E402
 from outercore.training.run import train  # noqa: E402
 from outercore.training.saved import load_model, save_model  # noqa: E402
+from outercore.training.served_options import (  # noqa: E402
+    EXPRESSED,
+    OF_TRAINING,
+    require_expressed,
+    rule_of,
+)
 from outercore.training.tasks import Task  # noqa: E402
 
 torch.set_num_threads(1)
@@ -139,6 +148,84 @@ def test_networks_that_a_server_does_not_have_are_refused(
         export_model(run)
     assert "model.jumping=" in str(told.value)
     assert not (run / "serving").exists()
+
+
+PATHS = {f"{group}.{name}" for group, values in TrainConfig().to_dict().items() for name in values}
+"""Every option of a training."""
+REFUSED = {"sampling.time", "sampling.precision", "link.relation"}
+"""Those that no list of `served_options` has: they are exported at their defaults alone."""
+
+
+def test_every_option_is_expressed_of_training_alone_or_refused() -> None:
+    """A new option is in none of the lists: somebody has to decide what a server makes of it."""
+    assert not EXPRESSED & OF_TRAINING
+    assert PATHS - EXPRESSED - OF_TRAINING == REFUSED
+    assert EXPRESSED | OF_TRAINING <= PATHS
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("sampling.time", "time"),
+        ("sampling.precision", "int8"),
+        ("link.relation", "user,sends,user"),
+        ("sampling.unheard_of", True),
+    ],
+)
+def test_options_that_a_server_does_not_know_are_refused_by_name(path: str, value: Any) -> None:
+    rule = {**rule_of(TrainConfig()), path: value}
+    with pytest.raises(UnsupportedError, match=rf"trained with {path} = {value}.*\nhint: "):
+        require_expressed(rule, "runs/first")
+
+
+def timed(directory: Path) -> Path:
+    """A run of a training by times."""
+    run = saved(directory)
+    found = load_model(run / "model")
+    config = replace(found.config, sampling=replace(found.config.sampling, time="year"))
+    weights = found.model.state_dict()
+    save_model(run / "model", found.model, weights, found.task, config, {})
+    return run
+
+
+def test_a_model_of_times_is_neither_exported_nor_served(tmp_path: Path) -> None:
+    run = timed(tmp_path / "run")
+    for use in (export_model, lambda run: Server(tmp_path / "none", run)):
+        with pytest.raises(UnsupportedError, match=r"sampling\.time = year"):
+            use(run)
+    assert not (run / "serving").exists()
+
+
+def as_an_earlier_release(exported: Path, trained: str | None = None) -> None:
+    """Takes from an export what earlier releases did not write; `trained` is another digest."""
+    path = exported / "model.safetensors"
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["__metadata__"].pop("rule", None)
+    header["__metadata__"]["trained"] = trained or header["__metadata__"]["trained"]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+
+
+def test_what_an_earlier_release_exported_is_refused_where_its_run_says_how_it_was_trained(
+    tmp_path: Path,
+) -> None:
+    plain, by_times = saved(tmp_path / "plain"), timed(tmp_path / "timed")
+    assert require_known_options(export_model(plain))
+    as_an_earlier_release(plain / "serving")
+    assert require_known_options(plain / "serving")
+    # The weights are the same, so the export looks like that of the run.
+    shutil.copytree(plain / "serving", by_times / "serving")
+    digest = digest_of((by_times / "model" / "model.safetensors").read_bytes())
+    as_an_earlier_release(by_times / "serving", digest)
+    for given in (by_times, by_times / "serving"):
+        with pytest.raises(UnsupportedError, match=r"sampling\.time = year"):
+            Server(tmp_path / "none", given)
+    # Alone it does not say.
+    shutil.copytree(plain / "serving", tmp_path / "models")
+    assert not require_known_options(tmp_path / "models")
 
 
 def test_weights_of_a_diverged_training_are_refused(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def ask(server: Server, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and content of an answer; a body that is not bytes is sent as JSON."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     try:
-        with urlopen(Request(server.url + path, data), timeout=90) as answer:
+        headers = {"Content-Type": "application/json"}
+        with urlopen(Request(server.url + path, data, headers), timeout=90) as answer:
             content = answer.read()
             return answer.status, json.loads(content) if content else None
     except HTTPError as error:
@@ -151,6 +152,7 @@ def test_the_model_and_the_server_describe_themselves(server: Server) -> None:
     (version,) = described["versions"]
     answer = infer(server, [3], seed=2)
     assert (answer["model_name"], answer["model_version"]) == ("sage", version)
+    assert answer["parameters"].pop("age_ms") >= 0
     assert answer["parameters"] == {"seed": 2, "lsn": 0}
     body = {**question([3]), "id": "mine", "outputs": [{"name": "prediction"}]}
     _, answer = ask(server, f"/v2/models/sage/versions/{version}/infer", body)
@@ -234,7 +236,9 @@ def test_the_command_serves_without_torch_until_a_signal(
         ready = json.loads(process.stdout.readline())
         assert ready["model"] == "sage"
         body = json.dumps(question([3])).encode()
-        with urlopen(ready["url"] + "/v2/models/sage/infer", body, timeout=30) as answer:
+        path = ready["url"] + "/v2/models/sage/infer"
+        request = Request(path, body, {"Content-Type": "application/json"})
+        with urlopen(request, timeout=30) as answer:
             assert json.load(answer)["model_name"] == "sage"
         process.send_signal(number)
         rest, told = process.communicate(timeout=30)

@@ -193,7 +193,8 @@ def test_bytes_that_are_no_tensors_are_refused(
     tensor = {"name": "node_ids", "datatype": "INT64", "shape": [1], "parameters": parameters}
     body = json.dumps({"inputs": [tensor]}).encode()
     length = {} if header is None else {"Inference-Header-Content-Length": str(header or len(body))}
-    request = Request(server.url + "/v2/models/sage/infer", body + tail, headers=length)
+    kind = {"Content-Type": "application/octet-stream"}
+    request = Request(server.url + "/v2/models/sage/infer", body + tail, headers=length | kind)
     with pytest.raises(OSError, match="400") as refused:
         urlopen(request, timeout=30)
     assert text in json.loads(refused.value.read())["error"]

@@ -44,6 +44,11 @@ def drawn(model: Model, random: np.random.Generator) -> tuple[np.ndarray, np.nda
     return x, ends[:, random.integers(12, size=14)]
 
 
+def rows(undirected: bool) -> dict[str, Any]:
+    """Says that each inline edge is one of the data set, though some come in both directions."""
+    return {"edge_directions": "one"} if undirected else {}
+
+
 def written(client: oc.Client, x: np.ndarray, edge_index: np.ndarray) -> oc.Acknowledged:
     """Adds inline nodes and edges by updates."""
 
@@ -73,10 +78,10 @@ def test_predictions_of_nodes_are_those_after_the_same_updates(
         Server(tmp_path / "graph", run, replace(CONFIG, updates=False)) as server,
         oc.Client(server.url, kind) as client,
     ):
-        fixed = client.predict(x=x, edge_index=edge_index, seed=1)
+        fixed = client.predict(x=x, edge_index=edge_index, seed=1, **rows(undirected))
         assert fixed.lsn == 0
     with Server(tmp_path / "graph", run, CONFIG) as server, oc.Client(server.url, kind) as client:
-        same(client.predict(x=x, edge_index=edge_index, seed=1), fixed)
+        same(client.predict(x=x, edge_index=edge_index, seed=1, **rows(undirected)), fixed)
         for step in range(6):
             for _ in range(10):
                 change = model.draw(random)
@@ -89,8 +94,9 @@ def test_predictions_of_nodes_are_those_after_the_same_updates(
             ids = np.concatenate([~np.arange(len(x)), random.choice(there, 5)])
             # What is kept of requests before and after must not show.
             before = client.predict(there[:20], seed=step)
-            inline = client.predict(ids, x=x, edge_index=edge_index, seed=step)
-            only_new = client.predict(x=x, edge_index=edge_index, seed=step)
+            tensors = {"x": x, "edge_index": edge_index, **rows(undirected)}
+            inline = client.predict(ids, **tensors, seed=step)
+            only_new = client.predict(**tensors, seed=step)
             again = client.predict(there[:20], seed=step)
             same(again, before)
             assert inline.lsn == again.lsn
@@ -120,7 +126,7 @@ def test_scores_of_edges_are_those_after_the_same_updates(
     x, edge_index = drawn(model, random)
     pairs = np.array([[~0, 7], [9, ~0], [7, 9], [~0, ~(len(x) - 1)]])
     with Server(graph.root, run, CONFIG) as server, oc.Client(server.url, "run") as client:
-        inline = client.predict(pairs, x=x, edge_index=edge_index, seed=3)
+        inline = client.predict(pairs, x=x, edge_index=edge_index, seed=3, **rows(undirected))
         written(client, x, edge_index)
         same(inline, client.predict(np.where(pairs < 0, len(model.x) + ~pairs, pairs), seed=3))
         with pytest.raises(InvalidError, match="expected one, `edge_ids`"):
@@ -150,6 +156,7 @@ def test_predictions_of_graphs_are_those_after_they_are_registered(
     inputs: dict[str, Any] = {
         "edge_index": torch.tensor(np.array(ends).reshape(-1, 2).T),
         "batch": np.repeat(np.arange(3), sizes),
+        **rows(undirected),
     }
     if features != "none":
         inputs["x"] = np.array([values["x"] for one in new for values in one["nodes"]])
@@ -216,6 +223,28 @@ def test_wrong_inline_tensors_are_refused(
 ) -> None:
     with oc.Client(served.url, "sage") as client, pytest.raises(InvalidError, match=text):
         client.predict(**tensors)
+
+
+@pytest.mark.parametrize("directions", [None, "both"])
+def test_edges_in_both_directions_are_asked_about_or_taken_once(
+    directions: Any, served: Server
+) -> None:
+    both = np.array([[7, 9, ~0, ~0], [~0, ~0, 7, 9]])
+    with oc.Client(served.url, "sage") as client:
+        once = client.predict(x=ROW, edge_index=both[:, :2], seed=2)
+        same(client.predict(x=ROW, edge_index=both[:, 2:], seed=2), once)
+        if directions is None:
+            with pytest.raises(InvalidError, match="between node 7 and inline node 0 in both"):
+                client.predict(x=ROW, edge_index=both, seed=2)
+            return
+        same(client.predict(x=ROW, edge_index=both, edge_directions="both", seed=2), once)
+        with pytest.raises(InvalidError, match="1 from node 9 to inline node 0 and 0 back"):
+            client.predict(x=ROW, edge_index=both[:, :3], edge_directions="both")
+        for wrong in ({"edge_directions": "each"}, {"edge_directions": 2}):
+            with pytest.raises(InvalidError, match="expected `one` or `both`"):
+                client.predict(x=ROW, edge_index=both, **wrong)
+        with pytest.raises(InvalidError, match="edge_directions: expected edge_index with it"):
+            client.predict([1], edge_directions="one")
 
 
 def test_a_removed_neighbour_and_a_tensor_given_twice_are_refused(served: Server) -> None:

@@ -75,6 +75,7 @@ def test_int8_answers_like_float32_under_a_version_of_its_own(
         assert server.loss is None
         described = ask(server, f"/v2/models/{kind}")[1]
         assert described["parameters"].pop("inline")
+        assert described["parameters"].pop("age_ms") >= described["parameters"].pop("lsn") == 0
         assert described["parameters"] == {"precision": "float32", "loss": None}
     with Server(graph.root, run, INT8) as server:
         rough, _, again = (infer(server, nodes, seed=seed) for seed in (3, 4, 3))
@@ -88,6 +89,7 @@ def test_int8_answers_like_float32_under_a_version_of_its_own(
     assert described["versions"] == [f"{version}-int8"]
     told = {"measure": loss.measure, "points": loss.points, "sample": loss.sample}
     assert described["parameters"].pop("inline")
+    assert described["parameters"].pop("age_ms") >= described["parameters"].pop("lsn") == 0
     assert described["parameters"] == {"precision": "int8", "loss": told}
     labels = f"model={kind},precision=int8,version={version}-int8"
     assert metrics[f"outercore_model_info{{{labels}}}"] == 1

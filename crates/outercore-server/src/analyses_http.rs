@@ -17,17 +17,18 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use crate::analyses::{Analyses, Analysis};
-use crate::api_types::{AnyRefusal, BodyRefusal, Failure, WorkRefusal};
-use crate::body::read_body;
+use crate::api_types::{AnyRefusal, BodyRefusal, Failure, TypeRefusal, WorkRefusal};
+use crate::body::Memory;
+use crate::json::check_sizes;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 
-/// Longest body of a request.
-const MOST_BODY: usize = 1 << 20;
+/// Longest body of a request, and what each of its bytes takes while it is decoded.
+const MOST_BODY: usize = 256 << 10;
+const A_BYTE: usize = 40;
 
-/// Bytes of a result that are read at a time, and how many of these wait for the client.
-const CHUNK: usize = 256 << 10;
-const AHEAD: usize = 4;
+/// Bytes of a result that are read at a time.
+const CHUNK: usize = 64 << 10;
 
 /// An algorithm, and beside it its options, which are called as those of `outercore.analytics`.
 #[derive(ToSchema)]
@@ -100,6 +101,7 @@ fn analyses(shared: &Shared) -> Result<&Analyses, Refusal> {
         (status = 202, body = Analysis, description = "It waits"),
         AnyRefusal,
         BodyRefusal,
+        TypeRefusal,
         AnalysisRefusal,
         WorkRefusal
     )
@@ -109,12 +111,14 @@ pub async fn start(
     body: Body,
 ) -> Result<(StatusCode, Json<Analysis>), Refusal> {
     let analyses = analyses(&shared)?;
-    let algorithm = {
-        let _place = shared.place_for_body().await?;
-        let body = read_body(shared.limits.body, body, MOST_BODY).await?;
-        serde_json::from_slice::<Algorithm>(&body)
-            .map_err(|error| Refusal::wrong(format!("the body is no analysis: {error}")))?
+    let body = shared.bodies.read(body, MOST_BODY).await?;
+    let decode = |body: &[u8], memory: &mut Memory| {
+        check_sizes(body)?;
+        memory.take(A_BYTE * body.len())?;
+        serde_json::from_slice::<Algorithm>(body)
+            .map_err(|error| Refusal::wrong(format!("the body is no analysis: {error}")))
     };
+    let (algorithm, _memory) = shared.bodies.decode(body, decode).await?;
     let nodes = shared.graph.view().num_nodes();
     algorithm.validate(nodes).map_err(|error| Refusal::wrong(error.one_line()))?;
     Ok((StatusCode::ACCEPTED, Json(analyses.submit(algorithm)?)))
@@ -183,8 +187,8 @@ pub async fn values(State(shared): State<Arc<Shared>>, path: Wanted) -> Result<R
         shared.failures.note(&error.into());
         Refusal::failed()
     })?;
-    let (sender, receiver) = mpsc::channel(AHEAD);
-    tokio::task::spawn_blocking(move || read_all(file, &sender));
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(read_all(file, sender));
     let headers = [
         (CONTENT_TYPE, "application/octet-stream".to_owned()),
         (CONTENT_LENGTH, length.to_string()),
@@ -192,21 +196,28 @@ pub async fn values(State(shared): State<Arc<Shared>>, path: Wanted) -> Result<R
     Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
-/// Sends the bytes of a file as fast as the client takes them. Stops when the client disconnects.
-fn read_all(mut file: File, sender: &mpsc::Sender<std::io::Result<Bytes>>) {
-    loop {
-        let mut chunk = vec![0; CHUNK];
-        let part = match file.read(&mut chunk) {
-            Ok(0) => return,
-            Ok(count) => {
+/// Sends the bytes of a file as fast as the client takes them. Stops when the client disconnects. It
+/// holds a thread only while it reads, not while it waits for the client.
+async fn read_all(mut file: File, sender: mpsc::Sender<std::io::Result<Bytes>>) {
+    while let Ok(place) = sender.reserve().await {
+        let read = tokio::task::spawn_blocking(move || {
+            let mut chunk = vec![0; CHUNK];
+            let read = file.read(&mut chunk);
+            let part = read.map(|count| {
                 chunk.truncate(count);
-                Ok(chunk.into())
+                Bytes::from(chunk)
+            });
+            (part, file)
+        });
+        let Ok((part, rest)) = read.await else { return };
+        file = rest;
+        match part {
+            Ok(part) if part.is_empty() => return,
+            Ok(part) => place.send(Ok(part)),
+            Err(error) => {
+                place.send(Err(error));
+                return;
             }
-            Err(error) => Err(error),
-        };
-        let has_failed = part.is_err();
-        if sender.blocking_send(part).is_err() || has_failed {
-            return;
         }
     }
 }

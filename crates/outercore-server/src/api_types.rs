@@ -4,6 +4,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
+use crate::updates::Place;
+
 /// A model in a path.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -37,7 +39,7 @@ pub enum AnyRefusal {
     /// No token, or one that is not known
     #[response(status = 401, headers(("WWW-Authenticate" = String, description = "Bearer")))]
     NoToken(#[to_schema] Failure),
-    /// The header `Host` names another host
+    /// The header `Host` names another host, or a web page of another site has sent the request
     #[response(status = 403)]
     OtherHost(#[to_schema] Failure),
 }
@@ -64,6 +66,15 @@ pub enum BodyRefusal {
     /// The body is too long
     #[response(status = 413)]
     Long(#[to_schema] Failure),
+}
+
+/// Refusals of requests that are sent by `POST`.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "a description")]
+pub enum TypeRefusal {
+    /// The header `Content-Type` names another type than the route takes
+    #[response(status = 415)]
+    Other(#[to_schema] Failure),
 }
 
 /// Refusals of requests that wait for work.
@@ -134,7 +145,8 @@ pub struct ModelAnswer {
     versions: Vec<String>,
     platform: String,
     /// `precision`: `float32` or `int8`; `loss`: what int8 loses on a sample, `measure`, `points`
-    /// and `sample`, else null; `inline`: tensors of inline requests.
+    /// and `sample`, else null; `inline`: tensors of inline requests; `lsn`, and without updates
+    /// `age_ms`, as in answers.
     parameters: Map<String, Value>,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,
@@ -150,6 +162,103 @@ pub struct TensorType {
     shape: Vec<i64>,
 }
 
+/// An inference request.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub struct InferRequest {
+    /// Repeated in the answer.
+    id: Option<String>,
+    parameters: Option<Parameters>,
+    inputs: Vec<Input>,
+    outputs: Option<Vec<WantedOutput>>,
+}
+
+/// A tensor of a request.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub struct Input {
+    /// What it is.
+    name: String,
+    datatype: String,
+    /// Its extents.
+    shape: Vec<i64>,
+    /// Its values, flat or as lists in lists, nested as the shape says.
+    data: Vec<Value>,
+}
+
+/// An output that a request wants.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub struct WantedOutput {
+    name: String,
+}
+
+/// Updates that take effect together.
+#[derive(serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "a description")]
+pub struct UpdateRequest {
+    updates: Vec<Change>,
+    /// A name of the request, of 64 bytes at most: with the same one again the first answer comes
+    /// again, and nothing changes.
+    #[serde(default)]
+    key: Option<String>,
+}
+
+/// An update as a client writes it.
+#[derive(serde::Deserialize, ToSchema)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+#[expect(dead_code, reason = "a description")]
+enum Change {
+    AddEdge {
+        source: Place,
+        target: Place,
+        #[serde(default)]
+        values: Map<String, Value>,
+    },
+    RemoveEdge {
+        source: Place,
+        target: Place,
+    },
+    AddNode {
+        /// The graph that it joins, in a data set of many.
+        graph: Option<u64>,
+        #[serde(default)]
+        values: Map<String, Value>,
+    },
+    RemoveNode {
+        node: Place,
+    },
+    UpdateNode {
+        node: Place,
+        values: Map<String, Value>,
+    },
+    RegisterGraph {
+        #[serde(default)]
+        values: Map<String, Value>,
+        /// Of each node, its values.
+        nodes: Vec<Map<String, Value>>,
+        #[serde(default)]
+        edges: Vec<EdgeWithin>,
+    },
+    UnregisterGraph {
+        graph: u64,
+    },
+}
+
+/// An edge of a graph that is registered.
+#[derive(serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "a description")]
+struct EdgeWithin {
+    /// Place among the nodes of the graph, from 0.
+    source: u64,
+    /// Likewise.
+    target: u64,
+    #[serde(default)]
+    values: Map<String, Value>,
+}
+
 /// What a request says besides its tensors.
 #[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -161,6 +270,9 @@ pub struct Parameters {
     min_lsn: Option<u64>,
     /// How long the answer may take.
     deadline_ms: Option<u64>,
+    /// How inline edges of an undirected graph are listed: `one`, each once, or `both`, each in both
+    /// directions.
+    edge_directions: Option<String>,
 }
 
 /// Predictions.
@@ -171,7 +283,8 @@ pub struct InferAnswer {
     model_version: String,
     /// That of the request.
     id: Option<String>,
-    /// `seed`, and `lsn`: the last update that the answer has seen.
+    /// `seed`, and `lsn`: the last update that the answer has seen. Without updates also `age_ms`:
+    /// how long ago the server has read the graph.
     parameters: Map<String, Value>,
     outputs: Vec<Tensor>,
 }

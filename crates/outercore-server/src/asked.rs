@@ -3,16 +3,21 @@
 use std::collections::HashMap;
 
 use outercore_core::NodeId;
+use outercore_format::DType;
 use outercore_live::NEW_NODE;
 use outercore_store::delta::ArrayShape;
-use serde::Deserialize;
-use serde_json::Value;
-use utoipa::ToSchema;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
+use crate::body::Memory;
+use crate::json::{self, Element, Parameters, cut, few};
+use crate::messages::InferTensorContents;
 use crate::refusal::Refusal;
+use crate::tensors;
 
-/// Characters of what a client wrote that an answer repeats.
-const MOST_ECHOED: usize = 80;
+/// Ids of a request whose memory is taken at once, and what each of them takes until it is answered.
+const SOME_IDS: usize = 1024;
+const AN_ID: usize = 32;
 
 /// Types of input that hold ids.
 const ID_TYPES: [&str; 4] = ["INT64", "UINT64", "INT32", "UINT32"];
@@ -54,6 +59,8 @@ pub struct Scope<'a> {
     pub subject: Subject,
     /// Nodes of the graph.
     pub num_nodes: u64,
+    /// Whether each edge leads both ways.
+    pub is_undirected: bool,
     /// Graphs of a data set of many, unregistered ones included.
     pub num_graphs: u64,
     /// Most nodes of a request, or graphs.
@@ -82,19 +89,71 @@ pub enum Asked {
 }
 
 /// A tensor of a request.
-#[derive(Debug, Deserialize, ToSchema)]
-pub struct Input {
+#[derive(Debug, Deserialize)]
+pub struct Input<'a> {
     /// What it is.
     pub name: String,
-    datatype: String,
+    /// Type of its values.
+    pub datatype: String,
     /// Its extents.
+    #[serde(deserialize_with = "few")]
     pub shape: Vec<i64>,
-    /// Its values, flat or as lists in lists.
-    #[schema(value_type = Vec<Value>)]
-    pub data: Value,
+    /// Its values.
+    #[serde(borrow, default)]
+    pub data: Data<'a>,
+    /// Where its values are, if not here.
+    #[serde(borrow, default)]
+    pub parameters: Parameters<'a>,
 }
 
-impl Input {
+/// The values of a tensor as the client has sent them.
+#[derive(Debug, Default)]
+pub enum Data<'a> {
+    /// None.
+    #[default]
+    Absent,
+    /// JSON, flat or as lists in lists.
+    Json(&'a str),
+    /// Row-major, little-endian.
+    Bytes(&'a [u8]),
+    /// Of a gRPC message.
+    Message(&'a InferTensorContents),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(from).map(|raw| Self::Json(raw.get()))
+    }
+}
+
+impl Input<'_> {
+    /// Calls `take` with each value in row-major order.
+    ///
+    /// # Errors
+    /// Those of `take`; no values; lists that are not nested as the shape says; values or bytes that
+    /// are none of the datatype.
+    pub fn each(
+        &self,
+        mut take: impl FnMut(Element<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let take = |value: Element<'_>| {
+            take(value)?;
+            if tensors::is_of(&self.datatype, value) {
+                return Ok(());
+            }
+            let (name, found) = (cut(&self.name), cut(&value.to_string()));
+            Err(Refusal::wrong(format!("{name}: {found} is no {}", cut(&self.datatype))))
+        };
+        match self.data {
+            Data::Absent => Err(Refusal::wrong(format!("{}: expected `data`", cut(&self.name)))),
+            Data::Json(text) => json::each(&self.name, text, &self.shape, take),
+            Data::Bytes(bytes) => tensors::each(&self.name, &self.datatype, bytes, take),
+            Data::Message(contents) => {
+                tensors::each_of_message(&self.name, &self.datatype, contents, take)
+            }
+        }
+    }
+
     /// Checks that it is of a type that holds ids.
     ///
     /// # Errors
@@ -103,8 +162,26 @@ impl Input {
         if ID_TYPES.contains(&self.datatype.as_str()) {
             return Ok(());
         }
+        Err(self.wrong_type("INT64"))
+    }
+
+    /// Checks that it is of a type whose values an array of `dtype` may hold.
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn require_numbers(&self, dtype: DType) -> Result<(), Refusal> {
+        let is_whole = self.datatype.starts_with("INT") || self.datatype.starts_with("UINT");
+        let (expected, fits) = match dtype {
+            DType::Bool => ("BOOL", self.datatype == "BOOL"),
+            dtype if dtype.is_float() => ("FP32", is_whole || self.datatype.starts_with("FP")),
+            _ => ("INT64", is_whole),
+        };
+        if fits { Ok(()) } else { Err(self.wrong_type(expected)) }
+    }
+
+    fn wrong_type(&self, expected: &str) -> Refusal {
         let (name, found) = (cut(&self.name), cut(&self.datatype));
-        Err(Refusal::wrong(format!("{name}: datatype {found}, expected INT64")))
+        Refusal::wrong(format!("{name}: datatype {found}, expected {expected}"))
     }
 
     /// The nodes to compute, and what is asked of them. In an inline request, ids below 0 are inline
@@ -113,6 +190,7 @@ impl Input {
         &self,
         scope: &Scope<'_>,
         is_inline: bool,
+        memory: &mut Memory,
     ) -> Result<(Vec<NodeId>, Asked), Refusal> {
         self.require_ids()?;
         let name = scope.subject.input();
@@ -121,7 +199,10 @@ impl Input {
             Subject::Graphs => ("a graph", scope.num_graphs),
         };
         let mut ids = Vec::new();
-        flatten(&self.data, &mut |value| {
+        self.each(|value| {
+            if ids.len() % SOME_IDS == SOME_IDS - 1 {
+                memory.take(SOME_IDS * AN_ID)?;
+            }
             let new = value.as_i64().filter(|&id| is_inline && id < 0);
             let new = new.map(|id| NEW_NODE + (-1 - id) as u64);
             let id = value.as_u64().filter(|&id| id < below).or(new).ok_or_else(|| {
@@ -147,15 +228,19 @@ impl Input {
             .shape
             .iter()
             .try_fold(1i64, |product, &extent| product.checked_mul(extent).filter(|_| extent >= 0));
-        let is_pairs = subject != Subject::Edges || matches!(self.shape[..], [_, 2]);
-        if !self.shape.is_empty() && said == Some(values as i64) && is_pairs {
+        let (expected, fits) = match subject {
+            Subject::Edges => ("[n, 2]", matches!(self.shape[..], [_, 2])),
+            // A column or a row is a list, too; of a table the order would be a guess.
+            _ => ("[n]", self.shape.iter().filter(|&&extent| extent != 1).count() <= 1),
+        };
+        if !self.shape.is_empty() && said == Some(values as i64) && fits {
             return Ok(());
         }
         Err(Refusal::wrong(format!(
             "{}: shape {} for {values} values{}",
             subject.input(),
             cut(&format!("{:?}", self.shape)),
-            if is_pairs { "" } else { ", expected [n, 2]" }
+            if fits { String::new() } else { format!(", expected {expected}") }
         )))
     }
 }
@@ -175,20 +260,4 @@ fn ends(ids: &[NodeId]) -> (Vec<NodeId>, Vec<(u32, u32)>) {
     let (pairs, _) = ids.as_chunks::<2>();
     let pairs = pairs.iter().map(|&[source, target]| (place(source), place(target))).collect();
     (nodes, pairs)
-}
-
-/// The beginning of what a client wrote.
-pub fn cut(text: &str) -> String {
-    text.chars().take(MOST_ECHOED).collect()
-}
-
-/// Tensors may be written flat, or as lists in lists.
-pub fn flatten(
-    data: &Value,
-    take: &mut impl FnMut(&Value) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    match data {
-        Value::Array(items) => items.iter().try_for_each(|item| flatten(item, take)),
-        value => take(value),
-    }
 }

@@ -1,12 +1,13 @@
 //! The binary tensor data extension of the protocol over HTTP: JSON, then the bytes of tensors.
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use crate::asked::Data;
+use crate::json::{check_sizes, cut};
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
 use crate::tensors;
@@ -26,12 +27,14 @@ pub struct Wanted {
     not: Vec<String>,
 }
 
-/// The request in a body, with the bytes of its tensors put into their places.
+/// The request in a body. Its tensors stay in the body.
 ///
 /// # Errors
-/// Neither JSON nor JSON with bytes behind it; bytes that are no values.
-pub fn read(headers: &HeaderMap, body: &Bytes) -> Result<(InferRequest, Wanted), Refusal> {
-    let no_request = |error| Refusal::wrong(format!("the body is no inference request: {error}"));
+/// Neither JSON nor JSON with bytes behind it; bytes that belong to no tensor.
+pub fn read<'a>(
+    headers: &HeaderMap,
+    body: &'a [u8],
+) -> Result<(InferRequest<'a>, Wanted), Refusal> {
     let (text, mut rest) = match headers.get(HEADER_LENGTH) {
         Some(length) => {
             let length = length.to_str().ok().and_then(|length| length.parse().ok());
@@ -39,52 +42,44 @@ pub fn read(headers: &HeaderMap, body: &Bytes) -> Result<(InferRequest, Wanted),
                 Refusal::wrong(format!("{HEADER_LENGTH}: expected a length within the body"))
             })?
         }
-        None => (&body[..], &[][..]),
+        None => (body, &[][..]),
     };
-    let mut request: Value = serde_json::from_slice(text).map_err(no_request)?;
-    let inputs = request.get_mut("inputs").and_then(Value::as_array_mut);
-    for input in inputs.into_iter().flatten() {
-        put_bytes(input, &mut rest)?;
+    check_sizes(text)?;
+    let mut request: InferRequest<'a> = serde_json::from_slice(text)
+        .map_err(|error| Refusal::wrong(format!("the body is no inference request: {error}")))?;
+    for input in &mut request.inputs {
+        if let Some(size) = input.parameters.get("binary_data_size") {
+            if !matches!(input.data, Data::Absent) {
+                let name = cut(&input.name);
+                return Err(Refusal::wrong(format!(
+                    "{name}: expected either data or binary_data_size, found both"
+                )));
+            }
+            let size = serde_json::from_str(size).ok();
+            let (bytes, after) =
+                size.and_then(|size| rest.split_at_checked(size)).ok_or_else(|| {
+                    Refusal::wrong("binary_data_size: expected bytes that the body has")
+                })?;
+            (input.data, rest) = (Data::Bytes(bytes), after);
+        }
     }
     if !rest.is_empty() {
         let text = format!("the body has {} bytes that belong to no input", rest.len());
         return Err(Refusal::wrong(text));
     }
     let wanted = wanted(&mut request);
-    Ok((serde_json::from_value(request).map_err(no_request)?, wanted))
-}
-
-/// Replaces `binary_data_size` of an input by as many of the bytes.
-fn put_bytes(input: &mut Value, rest: &mut &[u8]) -> Result<(), Refusal> {
-    let Some(input) = input.as_object_mut() else { return Ok(()) };
-    let of = |key| input.get(key).and_then(Value::as_str).unwrap_or_default();
-    let (name, datatype) = (of("name"), of("datatype"));
-    let parameters = input.get("parameters");
-    let Some(size) = parameters.and_then(|all| all.get("binary_data_size")) else {
-        return Ok(());
-    };
-    let size = size.as_u64().and_then(|size| usize::try_from(size).ok());
-    let (bytes, after) = size
-        .and_then(|size| rest.split_at_checked(size))
-        .ok_or_else(|| Refusal::wrong("binary_data_size: expected bytes that the body has"))?;
-    *rest = after;
-    let values = tensors::decode(name, datatype, bytes)?;
-    input.insert("data".into(), Value::Array(values));
-    Ok(())
+    Ok((request, wanted))
 }
 
 /// Takes out of a request which outputs are wanted as bytes.
-fn wanted(request: &mut Value) -> Wanted {
-    let mut wanted = Wanted::default();
-    if let Some(parameters) = request.get_mut("parameters").and_then(Value::as_object_mut) {
-        wanted.all = parameters.remove("binary_data_output") == Some(json!(true));
-    }
-    for output in request["outputs"].as_array().into_iter().flatten() {
-        let Some(name) = output["name"].as_str() else { continue };
-        match output["parameters"]["binary_data"].as_bool() {
-            Some(true) => wanted.names.push(name.to_owned()),
-            Some(false) => wanted.not.push(name.to_owned()),
-            None => {}
+fn wanted(request: &mut InferRequest<'_>) -> Wanted {
+    let all = request.parameters.take("binary_data_output").is_some_and(|value| value == "true");
+    let mut wanted = Wanted { all, ..Wanted::default() };
+    for output in &request.outputs {
+        match output.parameters.get("binary_data") {
+            Some("true") => wanted.names.push(output.name.clone()),
+            Some("false") => wanted.not.push(output.name.clone()),
+            _ => {}
         }
     }
     wanted

@@ -1,22 +1,386 @@
-//! Bodies of requests.
+//! Bodies of requests: the memory that they share, and how long they may take.
+//!
+//! A body takes memory as its bytes come, so a client that sends nothing holds next to nothing. When
+//! the memory is full, the body that has been coming longest is refused. So clients that send at once
+//! do not wait for slow ones. A request keeps its memory until it is answered, because what was
+//! decoded from its body waits that long.
+//!
+//! `docs/design/0044-slow-and-foreign-clients.md` has the reasons.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::refusal::Refusal;
 
-/// The bytes of a body.
-///
-/// # Errors
-/// It is too long or comes too slowly.
-pub async fn read_body(limit: Duration, body: Body, most: usize) -> Result<Bytes, Refusal> {
-    tokio::time::timeout(limit, to_bytes(body, most))
-        .await
-        .map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"))?
-        .map_err(|_| {
-            let text = format!("the body is cut off, or longer than {most} bytes");
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+/// Longest body of any request.
+pub const MOST_BODY: usize = 16 << 20;
+
+/// Bytes of a body that is too long which are read and dropped, so that its client hears why.
+const MOST_DROPPED: usize = 2 * MOST_BODY;
+
+/// What a request may take of the memory for first parts.
+const FIRST: usize = 64 << 10;
+
+/// Bodies up to this length are decoded on the connection thread: they take less than a millisecond.
+const SHORT: usize = 16 << 10;
+
+/// Memory for first parts: some for bodies that are coming, more for requests that wait. It is apart
+/// from the rest, so that small requests do not wait for large ones.
+const FIRST_PARTS: usize = 2 << 20;
+const A_WAITING_REQUEST: usize = 16 << 10;
+
+/// Memory for everything beyond the first parts.
+const REST: usize = 32 << 20;
+
+/// What a request takes besides its body: its headers and its task.
+const OVERHEAD: usize = 4 << 10;
+
+/// How long a body is safe from being refused for others: not at all for its first part, and for the
+/// rest as long as a client in a fast network needs.
+const GRACE: [Duration; 2] = [Duration::ZERO, Duration::from_secs(1)];
+
+/// Large bodies that are decoded at once. The other cores continue to answer.
+const DECODERS: usize = 1;
+
+/// The bodies of a server.
+pub struct Bodies {
+    accounts: Arc<Accounts>,
+    decoders: Semaphore,
+    /// How long a body may take to come in.
+    limit: Duration,
+}
+
+/// A body that is in.
+pub struct Whole {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The memory of its request.
+    pub memory: Memory,
+}
+
+impl Bodies {
+    /// None yet. Up to `queue` requests wait for an answer.
+    pub fn new(limit: Duration, queue: usize) -> Self {
+        let most = [FIRST_PARTS + queue * A_WAITING_REQUEST, REST];
+        Self { accounts: Accounts::new(most), decoders: Semaphore::new(DECODERS), limit }
+    }
+
+    /// Reads a body of at most `most` bytes.
+    ///
+    /// # Errors
+    /// It is too long or cut off, comes too slowly, or there is no memory for it.
+    pub async fn read(&self, body: Body, most: usize) -> Result<Whole, Refusal> {
+        let most = most.min(MOST_BODY);
+        let mut memory = Memory::new(&self.accounts);
+        let is_wanted = memory.register();
+        memory.take(OVERHEAD)?;
+        let reading = tokio::time::timeout(self.limit, collect(body, most, &mut memory));
+        let bytes = tokio::select! {
+            biased;
+            read = reading => read.map_err(|_| too_slow("the body came too slowly"))??,
+            () = is_wanted.notified() => return Err(is_wanted_by_others()),
+        };
+        memory.keep()?;
+        Ok(Whole { bytes, memory })
+    }
+
+    /// Memory for what is decoded from a message. Its bytes are counted elsewhere.
+    pub fn memory(&self) -> Memory {
+        Memory::new(&self.accounts)
+    }
+
+    /// Decodes a body. What `decode` takes of the memory stays taken until [`Memory`] is dropped.
+    /// While a large body is decoded another thread serves the connections.
+    ///
+    /// # Errors
+    /// Those of `decode`.
+    pub async fn decode<T: Send>(
+        &self,
+        whole: Whole,
+        decode: impl FnOnce(&[u8], &mut Memory) -> Result<T, Refusal> + Send,
+    ) -> Result<(T, Memory), Refusal> {
+        let Whole { bytes, mut memory } = whole;
+        let length = bytes.len();
+        let decoded = self.run(length, async { decode(&bytes, &mut memory) }).await?;
+        drop(bytes);
+        memory.give_back(length);
+        Ok((decoded, memory))
+    }
+
+    /// Runs `work`, which decodes `length` bytes before it waits for anything.
+    pub async fn run<T>(&self, length: usize, work: impl Future<Output = T>) -> T {
+        if length <= SHORT {
+            return work.await;
+        }
+        let mut work = pin!(work);
+        let place = self.decoders.acquire().await;
+        let polled = poll_fn(|context| {
+            Poll::Ready(tokio::task::block_in_place(|| work.as_mut().poll(context)))
         })
+        .await;
+        drop(place);
+        match polled {
+            Poll::Ready(done) => done,
+            Poll::Pending => work.await,
+        }
+    }
+}
+
+/// The bytes of a body as they come.
+async fn collect(body: Body, most: usize, memory: &mut Memory) -> Result<Vec<u8>, Refusal> {
+    let mut body = pin!(body);
+    let mut bytes = Vec::new();
+    let mut length = 0;
+    let mut is_too_long = body.size_hint().lower() > most as u64;
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let frame = frame.map_err(|_| Refusal::wrong("the body is cut off"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        is_too_long |= length > most;
+        if !is_too_long {
+            memory.take(data.len())?;
+            bytes.extend_from_slice(&data);
+            continue;
+        }
+        // Most clients read an answer only after they have sent everything.
+        bytes = Vec::new();
+        if length > MOST_DROPPED {
+            break;
+        }
+    }
+    if is_too_long { Err(too_long(most)) } else { Ok(bytes) }
+}
+
+fn too_long(most: usize) -> Refusal {
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {most} bytes"))
+}
+
+fn too_slow(text: &str) -> Refusal {
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, text)
+}
+
+fn is_wanted_by_others() -> Refusal {
+    too_slow("the body came too slowly, and other requests needed its memory")
+}
+
+/// Bytes of a first part and of the rest.
+type Parts = [usize; 2];
+
+/// The memory that all requests share.
+struct Accounts {
+    most: Parts,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    taken: Parts,
+    next: u64,
+    /// Bodies that are coming, the oldest first.
+    coming: BTreeMap<u64, Coming>,
+}
+
+/// A body that is coming.
+struct Coming {
+    since: Instant,
+    held: Parts,
+    is_wanted: Arc<Notify>,
+}
+
+impl Accounts {
+    fn new(most: Parts) -> Arc<Self> {
+        Arc::new(Self { most, state: Mutex::default() })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    /// Refuses the body that has been coming longest and has some of `part`; not the one of `but`.
+    /// Its memory counts as free at once, and is free when its task has run.
+    fn end_oldest(&mut self, part: usize, but: u64) -> bool {
+        let mut with_some = self.coming.iter().filter(|(key, coming)| {
+            **key != but && coming.held[part] > 0 && coming.since.elapsed() >= GRACE[part]
+        });
+        let Some(key) = with_some.next().map(|(&key, _)| key) else { return false };
+        if let Some(Coming { held, is_wanted, .. }) = self.coming.remove(&key) {
+            self.free(held);
+            is_wanted.notify_one();
+        }
+        true
+    }
+
+    fn free(&mut self, held: Parts) {
+        for (taken, held) in self.taken.iter_mut().zip(held) {
+            *taken -= held;
+        }
+    }
+}
+
+/// The memory of a request. Dropping it gives everything back.
+pub struct Memory {
+    accounts: Arc<Accounts>,
+    held: Parts,
+    /// Its place among the bodies that are coming; `None` once it is in.
+    coming: Option<u64>,
+}
+
+impl Memory {
+    fn new(accounts: &Arc<Accounts>) -> Self {
+        Self { accounts: Arc::clone(accounts), held: Parts::default(), coming: None }
+    }
+
+    /// Memory without a limit.
+    #[cfg(test)]
+    pub fn unlimited() -> Self {
+        Self::new(&Accounts::new([usize::MAX / 2; 2]))
+    }
+
+    /// Takes `bytes` more.
+    ///
+    /// # Errors
+    /// They are not free, or more than any request may have. The body was refused for another one.
+    pub fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let first = bytes.min(FIRST.saturating_sub(self.held[0]));
+        let wanted = [first, bytes - first];
+        let most = self.accounts.most;
+        if wanted[1] > most[1] - self.held[1] {
+            let text = format!("the request needs more than {} MiB of memory", most[1] >> 20);
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
+        self.accounts.with(|state| {
+            for part in 0..wanted.len() {
+                while state.taken[part] + wanted[part] > most[part] {
+                    // Keys begin at 1.
+                    if !state.end_oldest(part, self.coming.unwrap_or(0)) {
+                        return Err(Refusal::overloaded());
+                    }
+                }
+            }
+            let coming = match self.coming {
+                Some(key) => Some(state.coming.get_mut(&key).ok_or_else(is_wanted_by_others)?),
+                None => None,
+            };
+            for held in coming.map(|coming| &mut coming.held).into_iter().chain([&mut self.held]) {
+                held[0] += wanted[0];
+                held[1] += wanted[1];
+            }
+            state.taken[0] += wanted[0];
+            state.taken[1] += wanted[1];
+            Ok(())
+        })
+    }
+
+    /// Enters it among the bodies that are coming; returns how it hears that another one needs its
+    /// memory.
+    fn register(&mut self) -> Arc<Notify> {
+        let is_wanted = Arc::new(Notify::new());
+        let since = Instant::now();
+        let coming = Coming { since, held: self.held, is_wanted: Arc::clone(&is_wanted) };
+        self.coming = self.accounts.with(|state| {
+            state.next += 1;
+            state.coming.insert(state.next, coming);
+            Some(state.next)
+        });
+        is_wanted
+    }
+
+    /// The body is in: nobody else gets its memory any more.
+    fn keep(&mut self) -> Result<(), Refusal> {
+        let Some(key) = self.coming.take() else { return Ok(()) };
+        let is_there = self.accounts.with(|state| state.coming.remove(&key).is_some());
+        if is_there {
+            return Ok(());
+        }
+        self.held = Parts::default();
+        Err(is_wanted_by_others())
+    }
+
+    /// Gives `bytes` back.
+    fn give_back(&mut self, bytes: usize) {
+        let rest = bytes.min(self.held[1]);
+        let freed = [(bytes - rest).min(self.held[0]), rest];
+        self.held[0] -= freed[0];
+        self.held[1] -= freed[1];
+        self.accounts.with(|state| state.free(freed));
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // One that was refused for another body holds nothing any more.
+        if self.keep().is_ok() {
+            self.accounts.with(|state| state.free(self.held));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coming(accounts: &Arc<Accounts>, bytes: usize) -> (Memory, Arc<Notify>) {
+        let mut memory = Memory::new(accounts);
+        let is_wanted = memory.register();
+        memory.take(bytes).unwrap();
+        (memory, is_wanted)
+    }
+
+    fn taken(accounts: &Accounts) -> Parts {
+        accounts.with(|state| state.taken)
+    }
+
+    #[test]
+    fn the_body_that_has_been_coming_longest_ends_for_a_new_one() {
+        let accounts = Accounts::new([100, 0]);
+        let (mut oldest, ended) = coming(&accounts, 40);
+        let (second, _) = coming(&accounts, 40);
+        let (newest, _) = coming(&accounts, 40);
+        assert_eq!(taken(&accounts), [80, 0]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(ended.notified());
+        assert_eq!(oldest.take(1), Err(is_wanted_by_others()));
+        assert_eq!(oldest.keep(), Err(is_wanted_by_others()));
+        drop((oldest, second));
+        assert_eq!(taken(&accounts), [40, 0]);
+        drop(newest);
+        assert_eq!(taken(&accounts), [0, 0]);
+    }
+
+    #[test]
+    fn a_body_that_is_in_does_not_end_for_another_one() {
+        let accounts = Accounts::new([100, 0]);
+        let (mut waiting, _) = coming(&accounts, 60);
+        waiting.keep().unwrap();
+        let mut new = Memory::new(&accounts);
+        new.register();
+        assert_eq!(new.take(50), Err(Refusal::overloaded()));
+        waiting.give_back(20);
+        new.take(50).unwrap();
+        drop((waiting, new));
+        assert_eq!(taken(&accounts), [0, 0]);
+    }
+
+    #[test]
+    fn large_bodies_leave_room_for_small_ones() {
+        let accounts = Accounts::new([3 * FIRST, FIRST]);
+        let (_large, _) = coming(&accounts, 2 * FIRST);
+        assert_eq!(taken(&accounts), [FIRST, FIRST]);
+        let mut other = Memory::new(&accounts);
+        other.register();
+        assert_eq!(other.take(FIRST + 1), Err(Refusal::overloaded()), "the large one is young");
+        other.take(FIRST).unwrap();
+        let refused = format!("{:?}", other.take(FIRST + 1).unwrap_err());
+        assert!(refused.contains("413"), "{refused}");
+    }
 }

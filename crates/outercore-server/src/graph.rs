@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, NodeId, Result};
 use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot, WRITER_MEMORY};
@@ -34,6 +35,8 @@ pub enum Graph {
 /// A graph that stays as it is.
 pub struct FixedGraph {
     data_set: DataSet,
+    /// When it was read. Updates that another process has acknowledged since are not in it.
+    opened: Instant,
     /// Nodes that were removed before, ascending.
     removed: Vec<NodeId>,
     /// Those of a data set of many.
@@ -63,11 +66,13 @@ impl Graph {
             let graph = LiveGraph::open(root, live, Arc::new(watch.clone()))?;
             return Ok(Self::Live(Arc::new(graph)));
         }
+        // Before, so that the age is never too small.
+        let opened = Instant::now();
         let data_set = outercore_live::open(root, &|| Ok(()))?;
         let removed = removed_nodes(&data_set)?;
         let graphs = Graphs::open(&data_set, &removed)?;
         let unchanged = OnceLock::new();
-        Ok(Self::Fixed(Box::new(FixedGraph { data_set, removed, graphs, unchanged })))
+        Ok(Self::Fixed(Box::new(FixedGraph { data_set, opened, removed, graphs, unchanged })))
     }
 
     /// Part of the budget for growth of the arrays. A reader that outgrows it is opened again.
@@ -86,6 +91,14 @@ impl Graph {
         match self {
             Self::Fixed(graph) => View::Fixed(graph),
             Self::Live(live) => View::Live(live.snapshot()),
+        }
+    }
+
+    /// How long ago a graph was read that stays as it is; `None` for one that takes updates.
+    pub fn age(&self) -> Option<Duration> {
+        match self {
+            Self::Fixed(graph) => Some(graph.opened.elapsed()),
+            Self::Live(_) => None,
         }
     }
 
@@ -170,6 +183,11 @@ impl View<'_> {
     /// Nodes, removed ones included.
     pub fn num_nodes(&self) -> u64 {
         self.delta().map_or_else(|| self.data_set().num_nodes(), Delta::num_nodes)
+    }
+
+    /// Whether each edge leads both ways.
+    pub fn is_undirected(&self) -> bool {
+        self.data_set().manifest().edge_types.values().all(|edges| edges.undirected)
     }
 
     /// Arcs.

@@ -7,19 +7,17 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use outercore_core::ErrorKind;
-use outercore_live::Write;
 use outercore_store::delta::Graphs;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api_types::{AnyRefusal, BodyRefusal, UpdateRefusal, WorkRefusal};
-use crate::body::read_body;
+use crate::api_types::{
+    AnyRefusal, BodyRefusal, TypeRefusal, UpdateRefusal, UpdateRequest, WorkRefusal,
+};
+use crate::body::{MOST_BODY, Memory};
 use crate::refusal::Refusal;
 use crate::shared::Shared;
-use crate::updates::{UpdateAnswer, UpdateRequest};
-
-/// Longest body of updates.
-const MOST_UPDATE_BODY: usize = 16 << 20;
+use crate::updates::{self, UpdateAnswer};
 
 /// Size and state of the graph.
 #[derive(Serialize, ToSchema)]
@@ -37,6 +35,10 @@ pub struct GraphAnswer {
     lsn: u64,
     /// Whether the graph takes updates.
     updates: bool,
+    /// Milliseconds since the server has read a graph that takes none. It does not see what another
+    /// process has changed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_ms: Option<u64>,
     #[serde(flatten)]
     live: Option<LiveAnswer>,
 }
@@ -83,6 +85,7 @@ pub async fn graph(State(shared): State<Arc<Shared>>) -> Json<GraphAnswer> {
         unregistered_graphs: view.graphs().map(Graphs::num_unregistered),
         lsn: view.lsn(),
         updates: status.is_some(),
+        age_ms: shared.graph.age().map(|age| age.as_millis() as u64),
         live: status.map(|status| LiveAnswer {
             compacted_lsn: status.folded,
             compactions: status.folds,
@@ -103,7 +106,14 @@ pub async fn graph(State(shared): State<Arc<Shared>>) -> Json<GraphAnswer> {
     request_body(content = UpdateRequest, example = json!({
         "updates": [{"op": "add_edge", "source": 7, "target": 9}]
     })),
-    responses((status = 200, body = UpdateAnswer), AnyRefusal, BodyRefusal, UpdateRefusal, WorkRefusal)
+    responses(
+        (status = 200, body = UpdateAnswer),
+        AnyRefusal,
+        BodyRefusal,
+        TypeRefusal,
+        UpdateRefusal,
+        WorkRefusal
+    )
 )]
 pub async fn update(
     State(shared): State<Arc<Shared>>,
@@ -114,15 +124,13 @@ pub async fn update(
     if *shared.stopping.borrow() {
         return Err(Refusal::stopping());
     }
-    let write = {
-        let _place = shared.place_for_body().await?;
-        let body = read_body(shared.limits.body, body, MOST_UPDATE_BODY).await?;
-        let request: UpdateRequest = serde_json::from_slice(&body)
-            .map_err(|error| Refusal::wrong(format!("the body is no list of updates: {error}")))?;
+    let body = shared.bodies.read(body, MOST_BODY).await?;
+    let decode = |body: &[u8], memory: &mut Memory| {
         let snapshot = live.snapshot();
-        let updates = request.updates(snapshot.data_set.manifest(), snapshot.delta.schema())?;
-        Write { updates, key: request.key()? }
+        updates::read(body, snapshot.data_set.manifest(), snapshot.delta.schema(), memory)
     };
+    // The memory of the updates is theirs until they are durable.
+    let (write, _memory) = shared.bodies.decode(body, decode).await?;
     let (reply, answer) = tokio::sync::oneshot::channel();
     live.submit(write, Box::new(move |done| drop(reply.send(done))))
         .map_err(|error| Refusal::of_update(&error))?;
@@ -144,10 +152,18 @@ pub async fn update(
     post,
     path = "/graph/compact",
     tag = "graph",
-    responses((status = 200, body = CompactAnswer), AnyRefusal, UpdateRefusal, WorkRefusal)
+    responses(
+        (status = 200, body = CompactAnswer),
+        AnyRefusal,
+        TypeRefusal,
+        UpdateRefusal,
+        WorkRefusal
+    )
 )]
 pub async fn compact(State(shared): State<Arc<Shared>>) -> Result<Json<CompactAnswer>, Refusal> {
     let live = Arc::clone(shared.graph.live()?);
+    // Those that wait here hold no thread.
+    let _one = shared.compacting.lock().await;
     match tokio::task::spawn_blocking(move || live.fold()).await {
         Ok(Ok(lsn)) => Ok(Json(CompactAnswer { lsn })),
         Ok(Err(error)) => {

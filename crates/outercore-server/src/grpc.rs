@@ -8,32 +8,31 @@ use axum::extract::{Request as HttpRequest, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response as HttpResponse;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status};
 
-use self::messages::grpc_inference_service_server::{
+use crate::access::Access;
+use crate::asked::{Data, Input};
+use crate::body::MOST_BODY;
+use crate::json::{Parameters, cut};
+use crate::message_size::size_of_infer;
+use crate::messages::grpc_inference_service_server::{
     GrpcInferenceService, GrpcInferenceServiceServer,
 };
-use self::messages::infer_parameter::ParameterChoice;
-use self::messages::model_infer_response::InferOutputTensor;
-use self::messages::model_metadata_response::TensorMetadata;
-use self::messages::repository_index_response::ModelIndex;
-use self::messages::*;
-use crate::access::Access;
+use crate::messages::infer_parameter::ParameterChoice;
+use crate::messages::model_infer_response::InferOutputTensor;
+use crate::messages::model_metadata_response::TensorMetadata;
+use crate::messages::repository_index_response::ModelIndex;
+use crate::messages::*;
 use crate::metrics::{Counted, GRPC};
-use crate::protocol::InferRequest;
+use crate::protocol::{InferRequest, WantedOutput};
 use crate::refusal::Refusal;
 use crate::repository::{self, Indexed};
-use crate::routes::require_loopback;
 use crate::shared::Shared;
+use crate::site::require_own_site;
 use crate::tensors;
-
-/// What `proto/inference.proto` describes.
-#[allow(missing_docs, clippy::all, clippy::pedantic)]
-mod messages {
-    tonic::include_proto!("inference");
-}
+use crate::tls::Protocol;
 
 /// The path of the service.
 const SERVICE: &str = "/inference.GRPCInferenceService/";
@@ -45,10 +44,19 @@ const METHODS: [&str; 8] = [
     "ModelReady",
     "ServerMetadata",
     "ModelMetadata",
-    "ModelInfer",
+    INFER,
     "RepositoryIndex",
     LOAD,
 ];
+
+/// The one with tensors.
+const INFER: &str = "ModelInfer";
+
+/// Longest message of the others.
+const MOST_SMALL: usize = 16 << 10;
+
+/// Before a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
 
 /// The one that changes what is answered.
 const LOAD: &str = "RepositoryModelLoad";
@@ -62,13 +70,13 @@ const TIMEOUT: &str = "grpc-timeout";
 /// Routes and their handlers.
 pub fn router(shared: Arc<Shared>) -> Router {
     let service = GrpcInferenceServiceServer::new(Grpc { shared: Arc::clone(&shared) })
-        .max_decoding_message_size(shared.most_body());
+        .max_decoding_message_size(MOST_BODY);
     Router::new()
         .route_service(&format!("{SERVICE}{{method}}"), service)
         .fallback(async || Status::unimplemented("no such service").into_http::<axum::body::Body>())
-        .layer(from_fn_with_state(Arc::clone(&shared), bound))
+        .layer(from_fn_with_state(Arc::clone(&shared), read))
         .layer(from_fn_with_state(Arc::clone(&shared), require_token))
-        .layer(from_fn_with_state(Arc::clone(&shared), require_loopback))
+        .layer(from_fn_with_state((Arc::clone(&shared), Protocol::Http2), require_own_site))
         .layer(from_fn_with_state(shared, count))
 }
 
@@ -105,15 +113,27 @@ async fn count(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next)
     answer
 }
 
-/// Refuses calls beyond those that may wait, whose messages would take memory; ends calls whose
-/// message comes too slowly.
-async fn bound(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) -> HttpResponse {
-    let Ok(_permit) = shared.calls.try_acquire() else {
-        return Status::from(Refusal::overloaded()).into_http();
+/// Reads the message of a call before anything else is done for it. What it will take when it is
+/// decoded is taken before.
+async fn read(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) -> HttpResponse {
+    let (head, body) = call.into_parts();
+    let is_infer = head.uri.path().strip_prefix(SERVICE) == Some(INFER);
+    let most = if is_infer { shared.most_body() } else { MOST_SMALL };
+    let read = async {
+        let mut whole = shared.bodies.read(body, PREFIX + most).await?;
+        let message = whole.bytes.get(PREFIX..).unwrap_or_default();
+        let size = if is_infer { size_of_infer(message)? } else { 0 };
+        // The bytes are there twice, until the message is decoded.
+        whole.memory.take(whole.bytes.len() + size)?;
+        Ok::<_, Refusal>((whole.bytes, whole.memory))
     };
-    match tokio::time::timeout(shared.limits.body + shared.deadline, next.run(call)).await {
-        Ok(answer) => answer,
-        Err(_) => Status::from(Refusal::late()).into_http(),
+    match read.await {
+        Err(refusal) => Status::from(refusal).into_http(),
+        Ok((bytes, _memory)) => {
+            let length = bytes.len();
+            let call = HttpRequest::from_parts(head, bytes.into());
+            shared.bodies.run(length, next.run(call)).await
+        }
     }
 }
 
@@ -188,9 +208,13 @@ impl GrpcInferenceService for Grpc {
         let patience = timeout_of(request.metadata());
         let message = request.into_inner();
         self.require(&message.model_name, &message.model_version)?;
-        let version = Some(message.model_version.clone()).filter(|version| !version.is_empty());
-        let request = request_of(message, patience)?;
-        let answer = self.shared.infer(request, version.as_deref(), began).await?;
+        let (question, _memory) = {
+            let mut memory = self.shared.bodies.memory();
+            let request = request_of(&message, patience)?;
+            (self.shared.question(&request, &mut memory)?, memory)
+        };
+        let version = Some(message.model_version).filter(|version| !version.is_empty());
+        let answer = self.shared.infer(question, version.as_deref(), began).await?;
         Ok(Response::new(answer_of(&answer)?))
     }
 
@@ -210,7 +234,7 @@ impl GrpcInferenceService for Grpc {
     ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
         let RepositoryModelLoadRequest { model_name, parameters, .. } = request.into_inner();
         self.require(&model_name, "")?;
-        repository::require_none(parameters.keys().next())?;
+        repository::require_none(parameters.keys().next().map(String::as_str))?;
         self.shared.load().await?;
         Ok(Response::new(RepositoryModelLoadResponse {}))
     }
@@ -238,59 +262,72 @@ fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
     }
 }
 
-/// A message as HTTP has it.
+/// A message as HTTP has it. Its tensors stay in the message.
 ///
 /// # Errors
-/// Bytes that are no values; fewer or more of them than inputs.
+/// Fewer or more tensors as bytes than inputs.
 fn request_of(
-    message: ModelInferRequest,
+    message: &ModelInferRequest,
     patience: Option<Duration>,
-) -> Result<InferRequest, Refusal> {
+) -> Result<InferRequest<'_>, Refusal> {
     let ModelInferRequest { id, parameters, inputs, outputs, raw_input_contents: raw, .. } =
         message;
     if !raw.is_empty() && raw.len() != inputs.len() {
         let text = format!("raw_input_contents: {}, for {} inputs", raw.len(), inputs.len());
         return Err(Refusal::wrong(text));
     }
-    let mut raw = raw.into_iter();
-    let mut tensors = Vec::new();
-    for input in inputs {
-        let data = match raw.next() {
-            Some(bytes) => tensors::decode(&input.name, &input.datatype, &bytes)?,
-            None => contents(input.contents.unwrap_or_default())?,
-        };
-        tensors.push(json!({
-            "name": input.name,
-            "datatype": input.datatype,
-            "shape": input.shape,
-            "data": data,
-        }));
+    let has_contents = |contents: &InferTensorContents| *contents != InferTensorContents::default();
+    if !raw.is_empty()
+        && let Some(both) =
+            inputs.iter().find(|input| input.contents.as_ref().is_some_and(has_contents))
+    {
+        let name = cut(&both.name);
+        return Err(Refusal::wrong(format!(
+            "{name}: expected either contents or raw_input_contents, found both"
+        )));
     }
-    let parameters = parameters
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, parameter(value.parameter_choice?))));
-    let mut parameters: Map<String, Value> = parameters.collect();
+    let mut raw = raw.iter();
+    let tensors = inputs.iter().map(|input| Input {
+        name: input.name.clone(),
+        datatype: input.datatype.clone(),
+        shape: input.shape.clone(),
+        data: match (raw.next(), &input.contents) {
+            (Some(bytes), _) => Data::Bytes(bytes),
+            (None, Some(contents)) => Data::Message(contents),
+            // A message without values does not say so.
+            (None, None) => Data::Bytes(&[]),
+        },
+        parameters: Parameters::default(),
+    });
+    let known = parameters.iter().filter_map(|(name, value)| {
+        Some((name.clone(), parameter(value.parameter_choice.as_ref()?).to_string().into()))
+    });
+    let mut request = InferRequest {
+        id: Some(id.clone()).filter(|id| !id.is_empty()),
+        parameters: Parameters(known.collect()),
+        inputs: tensors.collect(),
+        outputs: outputs
+            .iter()
+            .map(|output| WantedOutput {
+                name: output.name.clone(),
+                parameters: Parameters::default(),
+            })
+            .collect(),
+    };
     if let Some(patience) = patience {
         let patience = patience.as_millis() as u64;
-        let asked = parameters.get("deadline_ms").map(Value::as_u64);
+        let asked = request.parameters.get("deadline_ms").map(str::parse::<u64>);
         // What is no number is refused later.
-        if let Some(asked) = asked.unwrap_or(Some(u64::MAX)) {
-            parameters.insert("deadline_ms".into(), json!(asked.min(patience)));
+        if let Ok(asked) = asked.unwrap_or(Ok(u64::MAX)) {
+            request.parameters.take("deadline_ms");
+            let sooner = asked.min(patience).to_string();
+            request.parameters.0.push(("deadline_ms".into(), sooner.into()));
         }
     }
-    let outputs: Vec<Value> =
-        outputs.into_iter().map(|output| json!({"name": output.name})).collect();
-    let request = json!({
-        "id": Some(id).filter(|id| !id.is_empty()),
-        "parameters": parameters,
-        "inputs": tensors,
-        "outputs": outputs,
-    });
-    serde_json::from_value(request)
-        .map_err(|error| Refusal::wrong(format!("the message is no inference request: {error}")))
+    Ok(request)
 }
 
-fn parameter(choice: ParameterChoice) -> Value {
+fn parameter(choice: &ParameterChoice) -> Value {
     match choice {
         ParameterChoice::BoolParam(value) => json!(value),
         ParameterChoice::Int64Param(value) => json!(value),
@@ -298,24 +335,6 @@ fn parameter(choice: ParameterChoice) -> Value {
         ParameterChoice::DoubleParam(value) => json!(value),
         ParameterChoice::Uint64Param(value) => json!(value),
     }
-}
-
-/// The values of a tensor that are given as numbers; those of one type, whichever it is.
-///
-/// # Errors
-/// Values that are bytes.
-fn contents(all: InferTensorContents) -> Result<Vec<Value>, Refusal> {
-    if !all.bytes_contents.is_empty() {
-        return Err(Refusal::wrong("contents: expected numbers, found bytes"));
-    }
-    let mut values: Vec<Value> = all.bool_contents.into_iter().map(Value::from).collect();
-    values.extend(all.int_contents.into_iter().map(Value::from));
-    values.extend(all.int64_contents.into_iter().map(Value::from));
-    values.extend(all.uint_contents.into_iter().map(Value::from));
-    values.extend(all.uint64_contents.into_iter().map(Value::from));
-    values.extend(all.fp32_contents.into_iter().map(Value::from));
-    values.extend(all.fp64_contents.into_iter().map(Value::from));
-    Ok(values)
 }
 
 /// An answer of HTTP as a message.
@@ -374,6 +393,7 @@ fn shape(value: &Value) -> Vec<i64> {
 mod tests {
     use super::*;
     use crate::asked::{Scope, Subject};
+    use crate::body::Memory;
 
     #[test]
     fn the_deadline_of_a_call_is_read_in_every_unit() {
@@ -410,16 +430,17 @@ mod tests {
                 raw_input_contents: vec![7_i64.to_le_bytes().to_vec()],
                 ..ModelInferRequest::default()
             };
-            let request = request_of(message, patience).unwrap();
+            let request = request_of(&message, patience).unwrap();
             let scope = Scope {
                 subject: Subject::Nodes,
                 num_nodes: 10,
+                is_undirected: true,
                 num_graphs: 0,
                 most_nodes: 4,
                 features: None,
                 outputs: &[],
             };
-            request.question(&scope).unwrap().deadline_ms
+            request.question(&scope, &mut Memory::unlimited()).unwrap().deadline_ms
         };
         let patience = Some(Duration::from_millis(20));
         assert_eq!(deadline(None, None), None);

@@ -13,13 +13,12 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::api_types::{
-    AnyRefusal, BodyRefusal, InferAnswer, InferRefusal, Model, ModelAnswer, ModelRefusal,
-    ServerAnswer, WorkRefusal, WritesFail,
+    AnyRefusal, BodyRefusal, InferAnswer, InferRefusal, InferRequest, Model, ModelAnswer,
+    ModelRefusal, ServerAnswer, TypeRefusal, WorkRefusal, WritesFail,
 };
 use crate::binary::EXTENSION;
-use crate::body::read_body;
+use crate::body::Memory;
 use crate::metrics::{self as measured};
-use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::{binary, repository};
@@ -150,6 +149,7 @@ pub async fn model_ready(
         (status = 200, body = InferAnswer),
         AnyRefusal,
         BodyRefusal,
+        TypeRefusal,
         ModelRefusal,
         InferRefusal,
         WorkRefusal
@@ -163,12 +163,13 @@ pub async fn infer(
 ) -> Result<Response, Refusal> {
     let began = Instant::now();
     let version = Named::require(path, &shared)?;
-    let (request, wanted) = {
-        let _place = shared.place_for_body().await?;
-        let body = read_body(shared.limits.body, body, shared.most_body()).await?;
-        binary::read(&headers, &body)?
+    let body = shared.bodies.read(body, shared.most_body()).await?;
+    let decode = |body: &[u8], memory: &mut Memory| {
+        let (request, wanted) = binary::read(&headers, body)?;
+        Ok((shared.question(&request, memory)?, wanted))
     };
-    let answer = shared.infer(request, version.as_deref(), began).await?;
+    let ((question, wanted), _memory) = shared.bodies.decode(body, decode).await?;
+    let answer = shared.infer(question, version.as_deref(), began).await?;
     binary::respond(answer, &wanted)
 }
 

@@ -4,6 +4,9 @@
 //! edges, and `batch` the graph of each inline node. In `edge_index` and in the ids of the request,
 //! `-1 - k` is the k-th inline node. NumPy writes it as `~k`.
 //!
+//! An edge of an undirected data set has two arcs, whichever direction it was imported in. A request
+//! may list it once, or in both directions, as PyG does; `directions.rs` has the rule.
+//!
 //! `docs/design/0028-inline-requests.md` has the reasons.
 
 use std::collections::BTreeMap;
@@ -13,16 +16,16 @@ use outercore_format::{NewEdge, Rows, Update};
 use outercore_live::{NEW_NODE, resolve};
 use outercore_store::delta::{ArrayShape, Delta};
 use outercore_store::{Extent, Topology};
-use serde_json::Value;
 
-use crate::asked::{Asked, Input, Scope, Subject, cut, flatten};
+use crate::asked::{Asked, Input, Scope, Subject};
+use crate::body::Memory;
+use crate::directions::{COUNTED_EDGE, Directions, EDGES};
+use crate::json::cut;
 use crate::refusal::Refusal;
 use crate::updates::encode;
 
 /// Tensor of features: `[nodes, columns]`.
 pub const FEATURES: &str = "x";
-/// Tensor of sources and targets: `[2, edges]`.
-pub const EDGES: &str = "edge_index";
 /// Tensor of graphs: `[nodes]`, ascending from 0.
 pub const GRAPHS: &str = "batch";
 
@@ -31,6 +34,13 @@ const EDGES_A_NODE: u64 = 64;
 
 /// Most in-edges of existing neighbours that are copied for a request.
 const MOST_COPIED: u64 = 1 << 20;
+
+/// Memory of an inline node besides its features, and of the end of an inline edge.
+const A_NODE: usize = 128;
+const AN_END: usize = 32;
+
+/// Ends of edges whose memory is taken at once.
+const SOME_ENDS: usize = 1024;
 
 /// The inline nodes, edges and graphs of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,11 +63,18 @@ impl Inline {
     ///
     /// # Errors
     /// A sentence for the client: a wrong shape or datatype, a value that the array cannot hold, an
-    /// unknown node, too many nodes or edges.
-    pub fn read(inputs: &[Input], scope: &Scope<'_>, referenced: u64) -> Result<Self, Refusal> {
+    /// unknown node, too many nodes or edges, edges that can be read in two ways, more than there is
+    /// memory for.
+    pub fn read(
+        inputs: &[Input<'_>],
+        scope: &Scope<'_>,
+        referenced: u64,
+        directions: Directions,
+        memory: &mut Memory,
+    ) -> Result<Self, Refusal> {
         let tensor = |name: &str| inputs.iter().find(|input| input.name == name);
-        let graph_of = tensor(GRAPHS).map(|input| whole_numbers(input, 1)).transpose()?;
-        let ends = tensor(EDGES).map(|input| whole_numbers(input, 2)).transpose()?;
+        let graph_of = tensor(GRAPHS).map(|input| whole_numbers(input, 1, memory)).transpose()?;
+        let ends = tensor(EDGES).map(|input| whole_numbers(input, 2, memory)).transpose()?;
         let ends = ends.unwrap_or_default();
         let is_place = scope.subject == Subject::Graphs;
         // Of an inline node; below 0 for a node of the graph.
@@ -65,13 +82,19 @@ impl Inline {
         let named = ends.iter().map(place).max().map_or(0, |last| last.saturating_add(1).max(0));
         let named = referenced.max(named as u64);
         let rows = match (tensor(FEATURES), scope.features) {
-            (Some(input), Some(_)) => feature_rows(input, scope)?,
+            (Some(input), Some(_)) => feature_rows(input, scope, memory)?,
             (None, Some(_)) => {
                 let text = format!("{FEATURES}: expected a row for each inline node");
                 return Err(Refusal::wrong(text));
             }
             (Some(_), None) => {
                 return Err(Refusal::wrong(format!("{FEATURES}: this model reads no features")));
+            }
+            (None, None) if is_place && graph_of.is_none() => {
+                // Edges do not show nodes without any.
+                return Err(Refusal::wrong(format!(
+                    "{GRAPHS}: expected the graph of each inline node, as the model reads no {FEATURES}"
+                )));
             }
             (None, None) => {
                 let count = graph_of.as_ref().map_or(named, |graph_of| graph_of.len() as u64);
@@ -107,6 +130,8 @@ impl Inline {
         let edges = sources.iter().zip(targets);
         let edges = edges.map(|(&source, &target)| Ok((node(source)?, node(target)?)));
         let edges: Vec<(NodeId, NodeId)> = edges.collect::<Result<_, Refusal>>()?;
+        memory.take(edges.len() * COUNTED_EDGE)?;
+        let edges = directions.each_once(edges, scope.is_undirected)?;
         if let Some(&(source, target)) = edges.iter().find(|(a, b)| *a < NEW_NODE && *b < NEW_NODE)
         {
             return Err(Refusal::wrong(format!(
@@ -239,11 +264,14 @@ fn zeros(arrays: &BTreeMap<String, ArrayShape>) -> Rows {
 }
 
 /// The whole numbers of a tensor of shape `[n]`, or `[2, n]` for two `rows`.
-fn whole_numbers(input: &Input, rows: i64) -> Result<Vec<i64>, Refusal> {
+fn whole_numbers(input: &Input<'_>, rows: i64, memory: &mut Memory) -> Result<Vec<i64>, Refusal> {
     let name = cut(&input.name);
     input.require_ids()?;
     let mut numbers = Vec::new();
-    flatten(&input.data, &mut |value| {
+    input.each(|value| {
+        if numbers.len() % SOME_ENDS == SOME_ENDS - 1 {
+            memory.take(SOME_ENDS * AN_END)?;
+        }
         let wrong = || {
             Refusal::wrong(format!("{name}: {}, expected whole numbers", cut(&value.to_string())))
         };
@@ -267,28 +295,42 @@ fn whole_numbers(input: &Input, rows: i64) -> Result<Vec<i64>, Refusal> {
 }
 
 /// Feature rows in the dtype of the array.
-fn feature_rows(input: &Input, scope: &Scope<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+fn feature_rows(
+    input: &Input<'_>,
+    scope: &Scope<'_>,
+    memory: &mut Memory,
+) -> Result<Vec<Vec<u8>>, Refusal> {
     let Some(shape) = scope.features else { return Ok(Vec::new()) };
-    let columns = shape.columns;
-    let mut values = Vec::new();
+    input.require_numbers(shape.dtype)?;
+    let (columns, row_bytes) = (shape.columns, shape.row_bytes() as usize);
+    let mut rows: Vec<Vec<u8>> = Vec::new();
     let mut count = 0;
-    flatten(&input.data, &mut |value: &Value| {
+    input.each(|value| {
         let node = count / columns;
+        if count % columns == 0 {
+            if node == scope.most_nodes {
+                let text = format!("inline nodes: more than {node}, expected {node} at most");
+                return Err(Refusal::wrong(text));
+            }
+            memory.take(row_bytes + A_NODE)?;
+            rows.push(Vec::with_capacity(row_bytes));
+        }
         count += 1;
-        encode(value, shape.dtype, &mut values, &mut 0).map_err(|error| {
+        let row = rows.last_mut().ok_or_else(Refusal::failed)?;
+        encode(value, shape.dtype, row).map_err(|error| {
             Refusal::wrong(format!("{FEATURES}: inline node {node}: {}", error.one_line()))
         })
     })?;
-    let rows = count / columns;
-    let is_whole = input.shape == [rows as i64, columns as i64]
-        || (columns == 1 && input.shape == [rows as i64]);
+    let found = count / columns;
+    let is_whole = input.shape == [found as i64, columns as i64]
+        || (columns == 1 && input.shape == [found as i64]);
     if count % columns != 0 || !is_whole {
         return Err(Refusal::wrong(format!(
             "{FEATURES}: shape {} for {count} values, expected [n, {columns}]",
             cut(&format!("{:?}", input.shape))
         )));
     }
-    Ok(values.chunks_exact(shape.row_bytes() as usize).map(<[u8]>::to_vec).collect())
+    Ok(rows)
 }
 
 /// Number of nodes of each graph. The nodes of a graph are consecutive.

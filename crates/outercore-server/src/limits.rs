@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, getrlimit};
@@ -58,6 +59,24 @@ impl Default for Limits {
             stalled: Duration::from_secs(10),
             drain: Duration::from_secs(5),
         }
+    }
+}
+
+impl Limits {
+    /// How long a call over HTTP/2 may take in all. `drain` has room for an answer.
+    fn of_stream(&self) -> Duration {
+        self.body + self.drain + self.stalled
+    }
+}
+
+/// Runs the calls of a connection, each for this time at most. A client may leave a call unfinished,
+/// or read nothing of its answer, while the connection is busy with other calls.
+#[derive(Clone)]
+struct Bounded(Duration);
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Bounded {
+    fn execute(&self, call: F) {
+        tokio::spawn(tokio::time::timeout(self.0, call));
     }
 }
 
@@ -141,7 +160,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             // A client that lives answers a ping within this time.
             let silent = Some(3 * limits.headers);
             let io = TokioIo::new(Patient::new(stream, limits.stalled, silent));
-            let mut http = http2::Builder::new(TokioExecutor::new());
+            let mut http = http2::Builder::new(Bounded(limits.of_stream()));
             http.timer(TokioTimer::new())
                 .keep_alive_interval(limits.headers)
                 .keep_alive_timeout(limits.headers)
@@ -182,7 +201,7 @@ mod tests {
     use axum::routing::{get, post};
 
     use super::*;
-    use crate::body::read_body;
+    use crate::body::Bodies;
 
     const SHORT: Duration = Duration::from_millis(200);
     const LIMITS: Limits =
@@ -201,9 +220,12 @@ mod tests {
         let open = Level::default();
         let connections = Connections::new(LIMITS, open.clone(), stopped, None);
         let serving = runtime.spawn(async move {
+            let read = async |body: Body| {
+                Bodies::new(SHORT, 1).read(body, 8).await.map(|whole| whole.bytes)
+            };
             let routes = Router::new()
                 .route("/", get(async || "here"))
-                .route("/body", post(async |body: Body| read_body(SHORT, body, 8).await))
+                .route("/body", post(read))
                 .route("/long", get(async || vec![b'x'; 64 << 20]));
             connections.serve(&listener, &routes, protocol).await;
         });

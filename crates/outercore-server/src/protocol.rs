@@ -1,46 +1,59 @@
 //! Open Inference Protocol 2: what requests and answers look like.
 
+use std::time::Duration;
+
 use outercore_core::NodeId;
 use outercore_live::NEW_NODE;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
+use serde_json::{Value, json};
 
-use crate::asked::{Asked, Input, Scope, Subject, cut};
+use crate::asked::{Asked, Input, Scope, Subject};
+use crate::body::Memory;
 use crate::compute::Prediction;
+use crate::directions::{Directions, EDGES};
 use crate::inline::{self, Inline};
+use crate::json::{Parameters, cut, few};
 use crate::output::Output;
 use crate::question::Question;
 use crate::refusal::Refusal;
 
-/// An inference request.
-#[derive(Debug, Deserialize, ToSchema)]
-pub struct InferRequest {
+/// An inference request. Values of tensors stay where the client has written them until they are
+/// asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct InferRequest<'a> {
     /// Repeated in the answer.
     pub id: Option<String>,
-    #[serde(default)]
-    #[schema(value_type = crate::api_types::Parameters)]
-    parameters: Map<String, Value>,
-    #[serde(default)]
-    inputs: Vec<Input>,
-    #[serde(default)]
-    outputs: Vec<WantedOutput>,
+    /// What it says besides its tensors.
+    #[serde(borrow)]
+    pub parameters: Parameters<'a>,
+    /// Its tensors.
+    #[serde(borrow, deserialize_with = "few")]
+    pub inputs: Vec<Input<'a>>,
+    /// What it wants; all outputs where empty.
+    #[serde(borrow, deserialize_with = "few")]
+    pub outputs: Vec<WantedOutput<'a>>,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
-struct WantedOutput {
-    name: String,
+/// An output that a request wants.
+#[derive(Debug, Deserialize)]
+pub struct WantedOutput<'a> {
+    /// Its name.
+    pub name: String,
+    /// How it is wanted.
+    #[serde(borrow, default)]
+    pub parameters: Parameters<'a>,
 }
 
-impl InferRequest {
+impl InferRequest<'_> {
     /// What is asked.
     ///
     /// # Errors
     /// A sentence for the client: an input that is missing, unknown or of another type or shape, a
-    /// node out of range, too many of them, an unknown parameter.
-    pub fn question(&self, scope: &Scope<'_>) -> Result<Question, Refusal> {
+    /// node out of range, too many of them, an unknown parameter, more than there is memory for.
+    pub fn question(&self, scope: &Scope<'_>, memory: &mut Memory) -> Result<Question, Refusal> {
         let (name, outputs) = (scope.subject.input(), scope.outputs);
-        let (nodes, asked, inline) = self.asked(scope)?;
+        let (nodes, asked, inline) = self.asked(scope, memory)?;
         let (count, what) = match &asked {
             Asked::Graphs { graphs, .. } => {
                 (graphs.len() + inline.as_ref().map_or(0, Inline::num_graphs), "graphs")
@@ -70,16 +83,17 @@ impl InferRequest {
             }
         }
         let mut question = Question {
+            id: self.id.clone(),
             nodes,
             asked,
             inline,
             outputs: self.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
             ..Question::default()
         };
-        for (name, value) in &self.parameters {
+        for (name, value) in &self.parameters.0 {
             let number = || {
-                value.as_u64().ok_or_else(|| {
-                    let found = cut(&value.to_string());
+                serde_json::from_str::<u64>(value).map_err(|_| {
+                    let found = cut(value);
                     Refusal::wrong(format!("{name}: {found}, expected a whole number from 0"))
                 })
             };
@@ -87,10 +101,17 @@ impl InferRequest {
                 "seed" => question.seed = number()?,
                 "min_lsn" => question.min_lsn = number()?,
                 "deadline_ms" => question.deadline_ms = Some(number()?),
+                // Read with the inline edges.
+                Directions::PARAMETER if question.inline.is_some() => {}
+                Directions::PARAMETER => {
+                    let text = format!("{name}: expected {EDGES} with it");
+                    return Err(Refusal::wrong(text));
+                }
                 _ => {
                     return Err(Refusal::wrong(format!(
-                        "parameter `{}`: expected seed, min_lsn or deadline_ms",
-                        cut(name)
+                        "parameter `{}`: expected seed, min_lsn, deadline_ms or {}",
+                        cut(name),
+                        Directions::PARAMETER
                     )));
                 }
             }
@@ -99,11 +120,15 @@ impl InferRequest {
     }
 }
 
-impl InferRequest {
+impl InferRequest<'_> {
     /// The nodes to compute, what is asked of them, and the inline part of the request.
-    fn asked(&self, scope: &Scope<'_>) -> Result<(Vec<NodeId>, Asked, Option<Inline>), Refusal> {
+    fn asked(
+        &self,
+        scope: &Scope<'_>,
+        memory: &mut Memory,
+    ) -> Result<(Vec<NodeId>, Asked, Option<Inline>), Refusal> {
         let name = scope.subject.input();
-        let of_inline = [inline::FEATURES, inline::EDGES, inline::GRAPHS];
+        let of_inline = [inline::FEATURES, EDGES, inline::GRAPHS];
         let mut is_inline = false;
         for (place, input) in self.inputs.iter().enumerate() {
             is_inline |= of_inline.contains(&input.name.as_str());
@@ -121,7 +146,7 @@ impl InferRequest {
                 let text = format!("expected either {name} or inline graphs, found both");
                 return Err(Refusal::wrong(text));
             }
-            Some(input) => input.asked(scope, is_inline)?,
+            Some(input) => input.asked(scope, is_inline, memory)?,
             None if is_inline && scope.subject == Subject::Nodes => (Vec::new(), Asked::Nodes),
             None if is_inline && scope.subject == Subject::Graphs => {
                 (Vec::new(), Asked::Graphs { graphs: Vec::new(), sizes: Vec::new() })
@@ -138,7 +163,9 @@ impl InferRequest {
         }
         let named = nodes.iter().filter_map(|node| node.checked_sub(NEW_NODE)).max();
         let named = named.map_or(0, |new| new + 1);
-        let inline = Inline::read(&self.inputs, scope, named)?;
+        let directions = self.parameters.get(Directions::PARAMETER).map(Directions::parse);
+        let directions = directions.transpose()?.unwrap_or_default();
+        let inline = Inline::read(&self.inputs, scope, named, directions, memory)?;
         if named > inline.num_nodes() {
             return Err(Refusal::wrong(format!(
                 "{name}: -{named}, expected one of {} inline nodes",
@@ -152,11 +179,13 @@ impl InferRequest {
     }
 }
 
-/// The answer to a request: whose it is, the request's own id, what it asked for.
+/// The answer to a request: whose it is, the request's own id, what it asked for. `age` is that of a
+/// graph that takes no updates.
 pub fn answer(
     model: &str,
     id: Option<&str>,
     (seed, wanted): (u64, &[String]),
+    age: Option<Duration>,
     prediction: Prediction,
 ) -> Value {
     let Prediction { outputs, lsn, version } = prediction;
@@ -170,6 +199,9 @@ pub fn answer(
         "parameters": {"seed": seed, "lsn": lsn},
         "outputs": outputs,
     });
+    if let Some(age) = age {
+        answer["parameters"]["age_ms"] = json!(age.as_millis() as u64);
+    }
     if let Some(id) = id {
         answer["id"] = json!(id);
     }
@@ -189,15 +221,18 @@ mod tests {
     }
 
     fn asked_of(subject: Subject, body: &Value) -> Result<Question, Refusal> {
-        let request: InferRequest = serde_json::from_value(body.clone()).unwrap();
-        request.question(&Scope {
+        let body = body.to_string();
+        let request: InferRequest<'_> = serde_json::from_str(&body).unwrap();
+        let scope = Scope {
             subject,
             num_nodes: 10,
+            is_undirected: true,
             num_graphs: 3,
             most_nodes: 4,
             features: Some(ArrayShape { dtype: outercore_format::DType::F32, columns: 2 }),
             outputs: &OUTPUTS,
-        })
+        };
+        request.question(&scope, &mut Memory::unlimited())
     }
 
     fn nodes(shape: Value, data: Value) -> Value {
@@ -217,6 +252,7 @@ mod tests {
             body["parameters"] = json!({"seed": 5, "deadline_ms": 20, "min_lsn": 3});
             body["outputs"] = json!([{"name": "prediction"}]);
             let expected = Question {
+                id: None,
                 nodes: vec![7, 9],
                 asked: Asked::Nodes,
                 inline: None,
@@ -255,6 +291,22 @@ mod tests {
         assert!(text(Subject::Graphs, many).contains("5 graphs, expected 1 to 4"));
         let none = input("graph_ids", json!([1]), json!([3]));
         assert!(text(Subject::Graphs, none).contains("3, expected a graph below 3"));
+    }
+
+    #[test]
+    fn lists_that_are_not_nested_as_the_shape_says_are_refused() {
+        for (subject, body) in [
+            (Subject::Edges, input("edge_ids", json!([3, 2]), json!([[7, 9, 1], [2, 3, 4]]))),
+            (Subject::Edges, input("edge_ids", json!([2, 2]), json!([[7, 9, 1], [2]]))),
+            (Subject::Nodes, input("node_ids", json!([4]), json!([[1, 2], [3, 4]]))),
+            (Subject::Nodes, input("node_ids", json!([2, 2]), json!([[1, 2, 3, 4]]))),
+            (Subject::Nodes, input("x", json!([3, 2]), json!([[1, 2, 3], [4, 5, 6]]))),
+            (Subject::Nodes, input("x", json!([2, 2]), json!([[1, 2, 3], [4]]))),
+            (Subject::Nodes, input("x", json!([2, 2]), json!([[1, 2], 3, 4]))),
+        ] {
+            let refused = format!("{:?}", asked_of(subject, &body).unwrap_err());
+            assert!(refused.contains("expected numbers nested as the shape"), "{body}: {refused}");
+        }
     }
 
     #[test]

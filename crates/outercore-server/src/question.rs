@@ -8,6 +8,8 @@ use crate::inline::Inline;
 /// A request after it was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
+    /// The id that the client has given the request.
+    pub id: Option<String>,
     /// The nodes that have to be computed. Those of graphs are entered later: which they are depends
     /// on the moment.
     pub nodes: Vec<NodeId>,

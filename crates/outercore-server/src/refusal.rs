@@ -33,6 +33,11 @@ impl Refusal {
         Self { status, text: text.into(), is_unknown: false }
     }
 
+    /// The same about a part of the request.
+    pub fn about(self, part: &str) -> Self {
+        Self { text: format!("{part}: {}", self.text), ..self }
+    }
+
     /// The request is wrong.
     pub fn wrong(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, text)
@@ -145,14 +150,14 @@ impl Refusal {
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let code = match refusal.status {
-            StatusCode::BAD_REQUEST => Code::InvalidArgument,
+            StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => Code::InvalidArgument,
             StatusCode::UNAUTHORIZED => Code::Unauthenticated,
             StatusCode::FORBIDDEN => Code::PermissionDenied,
             StatusCode::NOT_FOUND => Code::NotFound,
             StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Code::FailedPrecondition,
             StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
             StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
-            StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,
             _ => Code::Internal,
         };
         let mut status = Self::new(code, refusal.text);

@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::api_types::{AnyRefusal, BodyRefusal, LoadRefusal, Model, ModelRefusal, WorkRefusal};
-use crate::body::read_body;
+use crate::api_types::{
+    AnyRefusal, BodyRefusal, LoadRefusal, Model, ModelRefusal, TypeRefusal, WorkRefusal,
+};
+use crate::json::{Parameters, check_sizes, cut};
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 
@@ -33,12 +35,18 @@ pub struct Indexed {
 }
 
 /// What a load is asked to do.
-#[derive(Default, Deserialize, ToSchema)]
-#[serde(default)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
 pub struct LoadRequest {
     /// None is taken: the model comes from the server's own directory.
-    #[schema(value_type = Object)]
-    parameters: Map<String, Value>,
+    parameters: Option<Map<String, Value>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Load<'a> {
+    #[serde(borrow)]
+    parameters: Parameters<'a>,
 }
 
 /// The models of the server.
@@ -56,7 +64,7 @@ pub fn indexed(shared: &Shared) -> Indexed {
     post,
     path = "/v2/repository/index",
     tag = "models",
-    responses((status = 200, body = Vec<Indexed>), AnyRefusal)
+    responses((status = 200, body = Vec<Indexed>), AnyRefusal, TypeRefusal)
 )]
 pub async fn index(State(shared): State<Arc<Shared>>) -> Json<Vec<Indexed>> {
     Json(vec![indexed(&shared)])
@@ -73,6 +81,7 @@ pub async fn index(State(shared): State<Arc<Shared>>) -> Json<Vec<Indexed>> {
         (status = 200, body = Object, description = "The new version answers"),
         AnyRefusal,
         BodyRefusal,
+        TypeRefusal,
         ModelRefusal,
         LoadRefusal,
         WorkRefusal
@@ -85,13 +94,17 @@ pub async fn load(
 ) -> Result<Json<Value>, Refusal> {
     let Path(name) = path.map_err(|_| Refusal::unknown("the model in the path is not UTF-8"))?;
     shared.require(&name, None)?;
-    let body = read_body(shared.limits.body, body, MOST_BODY).await?;
-    let request = match body.is_empty() {
-        true => LoadRequest::default(),
-        false => serde_json::from_slice(&body)
-            .map_err(|error| Refusal::wrong(format!("the body is no load request: {error}")))?,
+    let body = shared.bodies.read(body, MOST_BODY).await?;
+    let decode = |body: &[u8], _: &mut _| {
+        check_sizes(body)?;
+        let request = match body.is_empty() {
+            true => Load::default(),
+            false => serde_json::from_slice(body)
+                .map_err(|error| Refusal::wrong(format!("the body is no load request: {error}")))?,
+        };
+        require_none(request.parameters.0.first().map(|(name, _)| &**name))
     };
-    require_none(request.parameters.keys().next())?;
+    shared.bodies.decode(body, decode).await?;
     shared.load().await?;
     Ok(Json(json!({})))
 }
@@ -100,10 +113,10 @@ pub async fn load(
 ///
 /// # Errors
 /// There is one.
-pub fn require_none(parameter: Option<&String>) -> Result<(), Refusal> {
+pub fn require_none(parameter: Option<&str>) -> Result<(), Refusal> {
     let Some(name) = parameter else { return Ok(()) };
-    let name: String = name.chars().take(64).collect();
     Err(Refusal::wrong(format!(
-        "parameter `{name}`: a load takes none; the model comes from the server's directory"
+        "parameter `{}`: a load takes none; the model comes from the server's directory",
+        cut(name)
     )))
 }

@@ -1,13 +1,9 @@
 //! All routes of the server, and what is done for each request.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::StatusCode;
-use axum::http::header::HOST;
-use axum::http::uri::Authority;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -18,6 +14,8 @@ use crate::metrics::{self as measured, Counted};
 use crate::openapi::openapi;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
+use crate::site::require_own_site;
+use crate::tls::Protocol;
 use crate::{analyses_http, graph_http, repository};
 
 /// Routes and their handlers.
@@ -54,7 +52,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .merge(updates)
         .fallback(async || Refusal::unknown("no such path; see `/openapi.json`"))
         .method_not_allowed_fallback(async || Refusal::no_method())
-        .layer(from_fn_with_state(Arc::clone(&shared), require_loopback))
+        .layer(from_fn_with_state((Arc::clone(&shared), Protocol::Http1), require_own_site))
         .layer(from_fn_with_state(Arc::clone(&shared), count))
         .with_state(shared)
 }
@@ -78,33 +76,4 @@ async fn require_access(
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }
-}
-
-/// Refuses requests whose `Host` is another host, as DNS rebinding sends them. It cannot send a
-/// token, so that where there are tokens any host will do.
-pub async fn require_loopback(
-    State(shared): State<Arc<Shared>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if shared.tokens.is_some() {
-        return next.run(request).await;
-    }
-    let is_loopback = |authority: &Authority| {
-        let name = authority.host().trim_matches(['[', ']']);
-        name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    };
-    let is_local = match request.headers().get(HOST) {
-        Some(host) => {
-            let authority = host.to_str().ok().and_then(|host| host.parse().ok());
-            authority.as_ref().is_some_and(is_loopback)
-        }
-        // HTTP/2 has it in the address.
-        None => request.uri().authority().is_none_or(is_loopback),
-    };
-    if is_local {
-        return next.run(request).await;
-    }
-    let text = "host: expected localhost or a loopback address";
-    Refusal::new(StatusCode::FORBIDDEN, text).into_response()
 }

@@ -15,12 +15,13 @@ use outercore_store::dataset::DataSet;
 use outercore_store::delta::ArrayShape;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 
 use crate::access::Tokens;
 use crate::analyses::Analyst;
 use crate::arrays::Opened;
 use crate::asked::Subject;
+use crate::body::Bodies;
 use crate::comparison::Comparison;
 use crate::config::ServerConfig;
 use crate::graph::{Graph, View};
@@ -45,9 +46,6 @@ const CONNECTION_THREADS: usize = 1;
 
 /// Name that stands for the array with the role of features.
 const FEATURES: &str = "x";
-
-/// Bodies that are read and understood at once; others wait.
-const BODIES: usize = 16;
 
 /// The weights of a model, beside its manifest.
 const WEIGHTS: &str = "model.safetensors";
@@ -128,6 +126,7 @@ impl Server {
             name: name.to_owned(),
             served,
             loading: Mutex::default(),
+            compacting: Mutex::default(),
             precision: config.precision,
             loss,
             outputs,
@@ -140,8 +139,7 @@ impl Server {
             analyses: analyst.as_ref().map(|analyst| analyst.analyses().clone()),
             queue,
             failures,
-            bodies: Semaphore::new(BODIES),
-            calls: Semaphore::new(BODIES + config.queue),
+            bodies: Bodies::new(limits.body, config.queue),
             stopping,
             metrics,
             limits: Limits { drain: deadline + limits.drain, ..limits },

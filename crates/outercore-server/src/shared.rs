@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
+use outercore_format::DType;
 use outercore_infer::{Precision, TaskKind};
 use outercore_store::delta::{ArrayShape, Graphs};
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Mutex, watch};
 
 use crate::access::{Access, Tokens};
 use crate::analyses::Analyses;
 use crate::asked::{Scope, Subject};
+use crate::body::{Bodies, MOST_BODY, Memory};
 use crate::compute::{PREDICTION, PROBABILITY, SCORE};
+use crate::directions::EDGES;
 use crate::graph::Graph;
 use crate::inline::{self, most_edges};
 use crate::limits::Limits;
@@ -20,11 +23,12 @@ use crate::loss::Loss;
 use crate::metrics::{Metrics, Stage};
 use crate::predictor::{Failures, Queue};
 use crate::protocol::{self, InferRequest};
+use crate::question::Question;
 use crate::refusal::Refusal;
 use crate::served::Served;
 
-/// Longest body without its ids.
-const MOST_BODY: usize = 64 << 10;
+/// Longest body without its ids and numbers.
+const WITHOUT_IDS: u64 = 64 << 10;
 
 /// Bytes of an id in a body, with room for lists and blanks; and of the two ids of an edge.
 const ID_BYTES: u64 = 32;
@@ -40,6 +44,8 @@ pub struct Shared {
     pub served: Arc<Served>,
     /// Held while a newer version is loaded.
     pub loading: Mutex<()>,
+    /// Held while updates are written into the arrays for a client.
+    pub compacting: Mutex<()>,
     /// The numbers in which it is computed.
     pub precision: Precision,
     /// What it loses by that; `None` for float32.
@@ -64,10 +70,8 @@ pub struct Shared {
     pub queue: Queue,
     /// What the operator is told.
     pub failures: Failures,
-    /// Bodies that are read at once.
-    pub bodies: Semaphore,
-    /// Calls over gRPC, those that wait included.
-    pub calls: Semaphore,
+    /// Bodies of requests.
+    pub bodies: Bodies,
     /// Whether the server is going away.
     pub stopping: watch::Receiver<bool>,
     /// Counts and times.
@@ -91,7 +95,9 @@ impl Shared {
     pub fn most_body(&self) -> usize {
         let columns = self.features.map_or(0, |features| features.columns);
         let a_node = ID_BYTES + NUMBER_BYTES * columns;
-        MOST_BODY + (a_node * self.most_nodes + ID_BYTES * most_edges(self.most_nodes)) as usize
+        let needed =
+            WITHOUT_IDS + a_node * self.most_nodes + ID_BYTES * most_edges(self.most_nodes);
+        MOST_BODY.min(needed as usize)
     }
 
     /// Checks that a request with these headers may do what `needed` says.
@@ -142,15 +148,20 @@ impl Shared {
             TaskKind::Links => vec![of_edges(SCORE), of_edges(PROBABILITY)],
             _ => vec![prediction],
         };
+        let mut parameters = json!({
+            "precision": self.precision,
+            "loss": self.loss,
+            "inline": self.inline(),
+            "lsn": self.graph.view().lsn(),
+        });
+        if let Some(age) = self.graph.age() {
+            parameters["age_ms"] = json!(age.as_millis() as u64);
+        }
         json!({
             "name": self.name,
             "versions": [&*self.served.version()],
             "platform": "outercore",
-            "parameters": {
-                "precision": self.precision,
-                "loss": self.loss,
-                "inline": self.inline(),
-            },
+            "parameters": parameters,
             "inputs": [{
                 "name": self.subject.input(),
                 "datatype": "INT64",
@@ -164,26 +175,19 @@ impl Shared {
     fn inline(&self) -> Value {
         let mut tensors = Vec::new();
         if let Some(features) = self.features {
-            let datatype = if features.dtype.is_float() { "FP32" } else { "INT64" };
+            let datatype = match features.dtype {
+                DType::Bool => "BOOL",
+                dtype if dtype.is_float() => "FP32",
+                _ => "INT64",
+            };
             let shape = [-1, features.columns as i64];
             tensors.push(json!({"name": inline::FEATURES, "datatype": datatype, "shape": shape}));
         }
-        tensors.push(json!({"name": inline::EDGES, "datatype": "INT64", "shape": [2, -1]}));
+        tensors.push(json!({"name": EDGES, "datatype": "INT64", "shape": [2, -1]}));
         if self.subject == Subject::Graphs {
             tensors.push(json!({"name": inline::GRAPHS, "datatype": "INT64", "shape": [-1]}));
         }
         Value::Array(tensors)
-    }
-
-    /// A place for a body that is read and understood.
-    ///
-    /// # Errors
-    /// Others, which may come slowly, have them all for too long.
-    pub async fn place_for_body(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        match tokio::time::timeout(self.limits.body, self.bodies.acquire()).await {
-            Ok(place) => place.map_err(|_| Refusal::stopping()),
-            Err(_) => Err(Refusal::overloaded()),
-        }
     }
 
     /// Whether requests are taken. Predictions are made while updates fail, too.
@@ -211,40 +215,52 @@ impl Shared {
         self.queue.exchange(newer).await
     }
 
-    /// Answers an inference request that `began` then, whatever protocol it came by.
+    /// What a request asks, whatever protocol it came by.
     ///
     /// # Errors
-    /// The request is wrong, too early or too late, or about a version that no longer answers; the
-    /// server is busy, stopping or failed.
+    /// The request is wrong or too early; there is no memory for it.
+    pub fn question(
+        &self,
+        request: &InferRequest<'_>,
+        memory: &mut Memory,
+    ) -> Result<Question, Refusal> {
+        let view = self.graph.view();
+        let scope = Scope {
+            subject: self.subject,
+            num_nodes: view.num_nodes(),
+            is_undirected: view.is_undirected(),
+            num_graphs: view.graphs().map_or(0, Graphs::count),
+            most_nodes: self.most_nodes,
+            features: self.features,
+            outputs: self.outputs(),
+        };
+        let mut question = request.question(&scope, memory)?;
+        view.settle(&mut question, self.most_nodes)?;
+        if question.min_lsn > view.lsn() {
+            return Err(Refusal::too_early(question.min_lsn, view.lsn()));
+        }
+        Ok(question)
+    }
+
+    /// Answers a question of a request that `began` then.
+    ///
+    /// # Errors
+    /// It is too late, or about a version that no longer answers; the server is busy, stopping or
+    /// failed.
     pub async fn infer(
         &self,
-        request: InferRequest,
+        mut question: Question,
         version: Option<&str>,
         began: Instant,
     ) -> Result<Value, Refusal> {
-        let question = {
-            let view = self.graph.view();
-            let mut question = request.question(&Scope {
-                subject: self.subject,
-                num_nodes: view.num_nodes(),
-                num_graphs: view.graphs().map_or(0, Graphs::count),
-                most_nodes: self.most_nodes,
-                features: self.features,
-                outputs: self.outputs(),
-            })?;
-            view.settle(&mut question, self.most_nodes)?;
-            if question.min_lsn > view.lsn() {
-                return Err(Refusal::too_early(question.min_lsn, view.lsn()));
-            }
-            question
-        };
         let limit = question.deadline_ms.map_or(self.deadline, Duration::from_millis);
         let until = began + limit.min(self.deadline);
-        let (seed, wanted) = (question.seed, question.outputs.clone());
+        let (id, seed, wanted) = (question.id.take(), question.seed, question.outputs.clone());
         let prediction = self.queue.ask(question, until).await?;
         self.metrics.stage(Stage::Total, began.elapsed());
         // A newer one may have come while it waited.
         version.map_or(Ok(()), |version| self.require_version(version, &prediction.version))?;
-        Ok(protocol::answer(&self.name, request.id.as_deref(), (seed, &wanted), prediction))
+        let (asked, age) = ((seed, &wanted[..]), self.graph.age());
+        Ok(protocol::answer(&self.name, id.as_deref(), asked, age, prediction))
     }
 }

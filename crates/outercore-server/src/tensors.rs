@@ -1,8 +1,10 @@
 //! Values of tensors as bytes, as gRPC and the binary extension of HTTP have them: row-major,
 //! little-endian.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::json::{Element, cut};
+use crate::messages::InferTensorContents;
 use crate::refusal::Refusal;
 
 /// Calls `$each!` with the type of a datatype's elements; evaluates to `$other` for another one.
@@ -24,32 +26,113 @@ macro_rules! by_datatype {
     };
 }
 
-/// The values in the bytes of the tensor `name`.
+/// Whether a value is one of a datatype: whole numbers within its range, any number for floats.
+pub fn is_of(datatype: &str, value: Element<'_>) -> bool {
+    macro_rules! whole {
+        ($type:ty) => {{
+            let number = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+            number.is_some_and(|number| <$type>::try_from(number).is_ok())
+        }};
+    }
+    match datatype {
+        "BOOL" => matches!(value, Element::Bool(_)),
+        "FP16" | "FP32" | "FP64" => value.as_f64().is_some(),
+        "INT8" => whole!(i8),
+        "INT16" => whole!(i16),
+        "INT32" => whole!(i32),
+        "INT64" => whole!(i64),
+        "UINT8" => whole!(u8),
+        "UINT16" => whole!(u16),
+        "UINT32" => whole!(u32),
+        "UINT64" => whole!(u64),
+        _ => false,
+    }
+}
+
+/// Calls `take` with each value in the bytes of the tensor `name`.
 ///
 /// # Errors
-/// Bytes that are no whole number of elements; a datatype that has none of a fixed size here; a
-/// value that is not finite, which JSON does not have.
-pub fn decode(name: &str, datatype: &str, bytes: &[u8]) -> Result<Vec<Value>, Refusal> {
-    let name: String = name.chars().take(80).collect();
+/// Those of `take`. Bytes that are no whole number of elements; a datatype that has none of a fixed
+/// size here; a value that is not finite, which JSON does not have.
+pub fn each(
+    name: &str,
+    datatype: &str,
+    bytes: &[u8],
+    mut take: impl FnMut(Element<'_>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     macro_rules! values {
         ($type:ty) => {{
             let (elements, rest) = bytes.as_chunks::<{ size_of::<$type>() }>();
             if !rest.is_empty() {
-                let text = format!("{name}: {} bytes, which are no {datatype}", bytes.len());
+                let (name, length) = (cut(name), bytes.len());
+                let text = format!("{name}: {length} bytes, which are no {datatype}");
                 return Err(Refusal::wrong(text));
             }
-            elements.iter().map(|element| json!(<$type>::from_le_bytes(*element))).collect()
+            elements.iter().try_for_each(|&element| {
+                take(finite(<$type>::from_le_bytes(element).into(), name)?)
+            })
         }};
     }
-    let values: Vec<Value> = by_datatype!(datatype, values, {
-        let datatype: String = datatype.chars().take(80).collect();
+    by_datatype!(datatype, values, {
+        let (name, datatype) = (cut(name), cut(datatype));
         let text = format!("{name}: datatype {datatype} cannot be given as bytes");
-        return Err(Refusal::wrong(text));
-    });
-    if values.iter().any(Value::is_null) {
-        return Err(Refusal::wrong(format!("{name}: expected finite numbers")));
+        Err(Refusal::wrong(text))
+    })
+}
+
+/// Calls `take` with each value of a message, in the field that is for the datatype.
+///
+/// # Errors
+/// Those of `take`; values in another field, since those of two fields have no order; values that
+/// are not finite.
+pub fn each_of_message(
+    name: &str,
+    datatype: &str,
+    all: &InferTensorContents,
+    mut take: impl FnMut(Element<'_>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let own = match datatype {
+        "BOOL" => "bool_contents",
+        "INT8" | "INT16" | "INT32" => "int_contents",
+        "INT64" => "int64_contents",
+        "UINT8" | "UINT16" | "UINT32" => "uint_contents",
+        "UINT64" => "uint64_contents",
+        "FP32" => "fp32_contents",
+        "FP64" => "fp64_contents",
+        _ => {
+            let (name, datatype) = (cut(name), cut(datatype));
+            let text = format!("{name}: datatype {datatype} cannot be given as contents");
+            return Err(Refusal::wrong(text));
+        }
+    };
+    let require_own = |field: &str, is_empty: bool| match field == own || is_empty {
+        true => Ok(()),
+        false => Err(Refusal::wrong(format!(
+            "{}: values in {field}, expected {own} for {datatype}",
+            cut(name)
+        ))),
+    };
+    require_own("bytes_contents", all.bytes_contents.is_empty())?;
+    macro_rules! values {
+        ($($field:ident),+) => {
+            $(
+                require_own(stringify!($field), all.$field.is_empty())?;
+                all.$field.iter().try_for_each(|&value| take(finite(value.into(), name)?))?;
+            )+
+        };
     }
-    Ok(values)
+    values!(bool_contents, int_contents, int64_contents, uint_contents, uint64_contents);
+    values!(fp32_contents, fp64_contents);
+    Ok(())
+}
+
+fn finite<'a>(element: Element<'a>, name: &str) -> Result<Element<'a>, Refusal> {
+    match element {
+        Element::Real(value) if !value.is_finite() => {
+            Err(Refusal::wrong(format!("{}: expected finite numbers", cut(name))))
+        }
+        element => Ok(element),
+    }
 }
 
 /// The bytes of values, of which each fits the datatype.
@@ -72,7 +155,19 @@ pub fn encode(datatype: &str, values: &[Value]) -> Result<Vec<u8>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    /// The values in bytes, as JSON.
+    fn decode(datatype: &str, bytes: &[u8]) -> Result<Vec<String>, Refusal> {
+        let mut found = Vec::new();
+        each("x", datatype, bytes, |element| {
+            found.push(element.to_string());
+            Ok(())
+        })?;
+        Ok(found)
+    }
 
     #[test]
     fn values_come_back_from_their_bytes() {
@@ -85,19 +180,19 @@ mod tests {
             ("UINT16", json!([65_535])),
             ("UINT32", json!([4_294_967_295_u32])),
             ("UINT64", json!([u64::MAX])),
-            ("FP32", json!([0.1_f32, f32::MIN_POSITIVE])),
+            ("FP32", json!([0.1_f32, -1.5_f32])),
             ("FP64", json!([0.1_f64, -2.5e300])),
         ] {
             let values = values.as_array().unwrap();
             let bytes = encode(datatype, values).unwrap();
-            assert_eq!(&decode("x", datatype, &bytes).unwrap(), values, "{datatype}");
+            let expected: Vec<String> = values.iter().map(Value::to_string).collect();
+            assert_eq!(decode(datatype, &bytes).unwrap(), expected, "{datatype}");
         }
     }
 
     #[test]
     fn bytes_that_are_no_values_are_refused() {
-        let text =
-            |datatype, bytes: &[u8]| format!("{:?}", decode("x", datatype, bytes).unwrap_err());
+        let text = |datatype, bytes: &[u8]| format!("{:?}", decode(datatype, bytes).unwrap_err());
         assert!(text("INT64", &[0; 9]).contains("x: 9 bytes, which are no INT64"));
         assert!(text("BYTES", &[0; 8]).contains("datatype BYTES cannot be given as bytes"));
         assert!(text("FP32", &f32::NAN.to_le_bytes()).contains("expected finite numbers"));

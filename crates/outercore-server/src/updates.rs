@@ -2,88 +2,89 @@
 
 use std::collections::BTreeMap;
 
-use outercore_core::{Error, Result};
+use outercore_core::Error;
 use outercore_format::log::Key;
 use outercore_format::{DType, Manifest, NewEdge, Rows, Update, keys};
-use outercore_live::{Ack, NEW_NODE};
+use outercore_live::{Ack, NEW_NODE, Write};
 use outercore_store::delta::{Applied, ArrayShape, Schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::body::Memory;
+use crate::json::{self, Element, check_sizes, cut, each_item, each_member};
 use crate::refusal::Refusal;
 
 /// Most updates of a request.
 const MOST_UPDATES: usize = 1 << 16;
 
-/// Updates that take effect together.
-#[derive(Debug, Deserialize, ToSchema)]
+/// How a body is called that cannot be read.
+const NO_LIST: &str = "the body is no list of updates";
+
+/// Memory of an update or of a part of one, and of the map of its rows and each of its rows, besides
+/// the bytes of the row.
+const A_CHANGE: usize = 128;
+const ROWS: usize = 576;
+const A_ROW: usize = 96;
+
+/// Updates that take effect together, as a client writes them.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct UpdateRequest {
-    updates: Vec<Change>,
-    /// A name of the request, of 64 bytes at most: with the same one again the first answer comes
-    /// again, and nothing changes.
-    #[serde(default)]
+struct Request<'a> {
+    #[serde(borrow)]
+    updates: &'a RawValue,
+    /// A name of the request: with the same one again the first answer comes again, and nothing
+    /// changes.
     key: Option<String>,
 }
 
-/// An update as a client writes it.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
-enum Change {
-    AddEdge {
-        source: Place,
-        target: Place,
-        #[serde(default)]
-        values: Map<String, Value>,
-    },
-    RemoveEdge {
-        source: Place,
-        target: Place,
-    },
-    AddNode {
-        /// The graph that it joins, in a data set of many.
-        graph: Option<u64>,
-        #[serde(default)]
-        values: Map<String, Value>,
-    },
-    RemoveNode {
-        node: Place,
-    },
-    UpdateNode {
-        node: Place,
-        values: Map<String, Value>,
-    },
-    RegisterGraph {
-        #[serde(default)]
-        values: Map<String, Value>,
-        /// Of each node, its values.
-        nodes: Vec<Map<String, Value>>,
-        #[serde(default)]
-        edges: Vec<EdgeWithin>,
-    },
-    UnregisterGraph {
-        graph: u64,
-    },
+/// What an update does.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Op {
+    AddEdge,
+    RemoveEdge,
+    AddNode,
+    RemoveNode,
+    UpdateNode,
+    RegisterGraph,
+    UnregisterGraph,
+}
+
+/// The members of an update, of which each `op` has some.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change<'a> {
+    op: Op,
+    source: Option<Place>,
+    target: Option<Place>,
+    node: Option<Place>,
+    graph: Option<u64>,
+    #[serde(borrow)]
+    values: Option<&'a RawValue>,
+    #[serde(borrow)]
+    nodes: Option<&'a RawValue>,
+    #[serde(borrow)]
+    edges: Option<&'a RawValue>,
 }
 
 /// An edge of a graph that is registered.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EdgeWithin {
-    /// Place among the nodes of the graph, from 0.
+struct EdgeWithin<'a> {
     source: u64,
-    /// Likewise.
     target: u64,
-    #[serde(default)]
-    values: Map<String, Value>,
+    #[serde(borrow)]
+    values: Option<&'a RawValue>,
 }
 
 /// A node by its id, or one that the same request adds.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
-enum Place {
+pub enum Place {
+    /// A node that there is.
     Id(u64),
+    /// One that the request adds.
     New {
         /// Counts the nodes that the request adds, those of registered graphs included, from 0.
         new: u64,
@@ -138,123 +139,258 @@ impl From<Ack> for UpdateAnswer {
     }
 }
 
-impl UpdateRequest {
-    /// The updates as the log has them.
-    ///
-    /// # Errors
-    /// A sentence for the client that names the update and the array: no or too many updates, an
-    /// array that there is not, a value that it cannot hold, one that is missing.
-    pub fn updates(
-        &self,
-        manifest: &Manifest,
-        schema: &Schema,
-    ) -> std::result::Result<Vec<Update>, Refusal> {
-        let count = self.updates.len();
-        if count == 0 || count > MOST_UPDATES {
-            let text = format!("updates: {count}, expected 1 to {MOST_UPDATES}");
-            return Err(Refusal::wrong(text));
+/// The updates in a body, as the log has them.
+///
+/// # Errors
+/// A sentence for the client that names the update and the array: no or too many updates, an array
+/// that there is not, a value that it cannot hold, one that is missing. More than there is memory for.
+pub fn read(
+    body: &[u8],
+    manifest: &Manifest,
+    schema: &Schema,
+    memory: &mut Memory,
+) -> Result<Write, Refusal> {
+    check_sizes(body)?;
+    let request: Request<'_> = serde_json::from_slice(body)
+        .map_err(|error| Refusal::wrong(format!("{NO_LIST}: {error}")))?;
+    let mut reader = Reader { manifest, schema, memory };
+    let mut updates = Vec::new();
+    let mut count = 0;
+    each_item(NO_LIST, request.updates, |change: Change<'_>| {
+        count += 1;
+        if count <= MOST_UPDATES {
+            let update = reader.update(&change);
+            updates
+                .push(update.map_err(|refused| refused.about(&format!("update {}", count - 1)))?);
         }
-        let update = |(place, change): (usize, &Change)| {
-            change
-                .update(manifest, schema)
-                .map_err(|error| Refusal::wrong(format!("update {place}: {}", error.one_line())))
-        };
-        self.updates.iter().enumerate().map(update).collect()
+        Ok(())
+    })?;
+    if count == 0 || count > MOST_UPDATES {
+        let text = format!("updates: {count}, expected 1 to {MOST_UPDATES}");
+        return Err(Refusal::wrong(text));
     }
-
-    /// The name of the request.
-    ///
-    /// # Errors
-    /// It is empty or too long.
-    pub fn key(&self) -> std::result::Result<Option<Key>, Refusal> {
-        let key = self.key.as_deref().map(Key::new).transpose();
-        key.map_err(|error| Refusal::wrong(format!("key: {}", error.one_line())))
-    }
+    let key = request.key.as_deref().map(Key::new).transpose();
+    let key = key.map_err(|error| Refusal::wrong(format!("key: {}", error.one_line())))?;
+    Ok(Write { updates, key })
 }
 
 impl Place {
-    fn node(self) -> Result<u64> {
+    fn node(self) -> Result<u64, Refusal> {
         match self {
             Self::Id(id) if id < NEW_NODE => Ok(id),
             Self::New { new } if new < NEW_NODE => Ok(NEW_NODE + new),
             Self::Id(id) | Self::New { new: id } => {
-                Err(Error::invalid(format!("{id} is too large for a node")))
+                Err(Refusal::wrong(format!("{id} is too large for a node")))
             }
         }
     }
 }
 
-impl Change {
-    fn update(&self, manifest: &Manifest, schema: &Schema) -> Result<Update> {
-        Ok(match self {
-            Self::AddEdge { source, target, values } => {
-                let rows = edge_rows(values, schema)?;
-                Update::AddEdge { source: source.node()?, target: target.node()?, rows }
+impl Op {
+    /// The members of such an update.
+    fn members(self) -> &'static [&'static str] {
+        match self {
+            Self::AddEdge => &["source", "target", "values"],
+            Self::RemoveEdge => &["source", "target"],
+            Self::AddNode => &["graph", "values"],
+            Self::RemoveNode => &["node"],
+            Self::UpdateNode => &["node", "values"],
+            Self::RegisterGraph => &["values", "nodes", "edges"],
+            Self::UnregisterGraph => &["graph"],
+        }
+    }
+}
+
+impl Change<'_> {
+    /// Refuses a member that its `op` does not have.
+    fn check_members(&self) -> Result<(), Refusal> {
+        let given = [
+            ("source", self.source.is_some()),
+            ("target", self.target.is_some()),
+            ("node", self.node.is_some()),
+            ("graph", self.graph.is_some()),
+            ("values", self.values.is_some()),
+            ("nodes", self.nodes.is_some()),
+            ("edges", self.edges.is_some()),
+        ];
+        let known = self.op.members();
+        match given.iter().find(|(name, is_given)| *is_given && !known.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let known = known.join("`, `");
+                Err(Refusal::wrong(format!("unknown field `{name}`, expected `{known}`")))
             }
-            Self::RemoveEdge { source, target } => {
-                Update::RemoveEdge { source: source.node()?, target: target.node()? }
+        }
+    }
+}
+
+/// The member `name`, which has to be there.
+fn needed<T>(member: Option<T>, name: &str) -> Result<T, Refusal> {
+    member.ok_or_else(|| Refusal::wrong(format!("missing field `{name}`")))
+}
+
+fn node(place: Option<Place>, name: &str) -> Result<u64, Refusal> {
+    needed(place, name)?.node()
+}
+
+/// What a client is told of values that the arrays do not take.
+fn wrong(error: Error) -> Refusal {
+    Refusal::wrong(error.one_line())
+}
+
+/// Makes updates of what clients write.
+struct Reader<'a> {
+    manifest: &'a Manifest,
+    schema: &'a Schema,
+    memory: &'a mut Memory,
+}
+
+impl Reader<'_> {
+    fn update(&mut self, change: &Change<'_>) -> Result<Update, Refusal> {
+        self.memory.take(A_CHANGE)?;
+        change.check_members()?;
+        let Change { values, .. } = *change;
+        Ok(match change.op {
+            Op::AddEdge => {
+                let (source, target) =
+                    (node(change.source, "source")?, node(change.target, "target")?);
+                Update::AddEdge { source, target, rows: self.edge_rows(values)? }
             }
-            Self::AddNode { graph, values } => {
-                Update::AddNode { graph: *graph, rows: node_rows(values, manifest, schema)? }
-            }
-            Self::RemoveNode { node } => Update::RemoveNode { node: node.node()? },
-            Self::UpdateNode { node, values } => {
-                if values.is_empty() {
-                    return Err(Error::invalid("values: expected at least one array"));
-                }
-                let rows = rows(values, keys::node_array, schema.node_arrays.iter())?;
-                Update::UpdateNode { node: node.node()?, rows }
-            }
-            Self::RegisterGraph { values, nodes, edges } => Update::RegisterGraph {
-                rows: graph_rows(values, manifest, schema)?,
-                nodes: nodes
-                    .iter()
-                    .map(|values| node_rows(values, manifest, schema))
-                    .collect::<Result<_>>()?,
-                edges: edges.iter().map(|edge| edge.update(schema)).collect::<Result<_>>()?,
+            Op::RemoveEdge => Update::RemoveEdge {
+                source: node(change.source, "source")?,
+                target: node(change.target, "target")?,
             },
-            Self::UnregisterGraph { graph } => Update::UnregisterGraph { graph: *graph },
+            Op::AddNode => Update::AddNode { graph: change.graph, rows: self.node_rows(values)? },
+            Op::RemoveNode => Update::RemoveNode { node: node(change.node, "node")? },
+            Op::UpdateNode => {
+                let node = node(change.node, "node")?;
+                let arrays = &self.schema.node_arrays;
+                let rows = self.rows(Some(needed(values, "values")?), keys::node_array, arrays)?;
+                if rows.is_empty() {
+                    return Err(Refusal::wrong("values: expected at least one array"));
+                }
+                Update::UpdateNode { node, rows }
+            }
+            Op::RegisterGraph => {
+                let rows = self.graph_rows(values)?;
+                let (mut nodes, mut edges) = (Vec::new(), Vec::new());
+                each_item("nodes", needed(change.nodes, "nodes")?, |values: &RawValue| {
+                    self.memory.take(A_CHANGE)?;
+                    nodes.push(self.node_rows(Some(values))?);
+                    Ok(())
+                })?;
+                if let Some(given) = change.edges {
+                    each_item("edges", given, |edge: EdgeWithin<'_>| {
+                        self.memory.take(A_CHANGE)?;
+                        let EdgeWithin { source, target, values } = edge;
+                        let rows = self.edge_rows(values)?;
+                        edges.push(NewEdge { source, target, rows });
+                        Ok(())
+                    })?;
+                }
+                Update::RegisterGraph { rows, nodes, edges }
+            }
+            Op::UnregisterGraph => {
+                Update::UnregisterGraph { graph: needed(change.graph, "graph")? }
+            }
         })
     }
-}
 
-impl EdgeWithin {
-    fn update(&self, schema: &Schema) -> Result<NewEdge> {
-        let rows = edge_rows(&self.values, schema)?;
-        Ok(NewEdge { source: self.source, target: self.target, rows })
+    /// The rows of a new edge.
+    fn edge_rows(&mut self, values: Option<&RawValue>) -> Result<Rows, Refusal> {
+        let rows = self.rows(values, keys::edge_array, &self.schema.edge_arrays)?;
+        self.schema.check_edge_rows(&rows).map_err(wrong)?;
+        Ok(rows)
     }
-}
 
-/// The rows of a new edge.
-fn edge_rows(values: &Map<String, Value>, schema: &Schema) -> Result<Rows> {
-    let rows = rows(values, keys::edge_array, schema.edge_arrays.iter())?;
-    schema.check_edge_rows(&rows)?;
-    Ok(rows)
-}
+    /// The rows of a new node.
+    fn node_rows(&mut self, values: Option<&RawValue>) -> Result<Rows, Refusal> {
+        let mut rows = self.rows(values, keys::node_array, &self.schema.node_arrays)?;
+        self.add_missing(&mut rows, &self.schema.node_arrays)?;
+        self.schema.check_node_rows(&rows, true).map_err(wrong)?;
+        Ok(rows)
+    }
 
-/// The rows of a new node.
-fn node_rows(values: &Map<String, Value>, manifest: &Manifest, schema: &Schema) -> Result<Rows> {
-    let mut rows = rows(values, keys::node_array, schema.node_arrays.iter())?;
-    add_missing(&mut rows, manifest, &schema.node_arrays);
-    schema.check_node_rows(&rows, true)?;
-    Ok(rows)
-}
+    /// The rows of a new graph.
+    fn graph_rows(&mut self, values: Option<&RawValue>) -> Result<Rows, Refusal> {
+        let mut rows = self.rows(values, keys::graph_array, &self.schema.graph_arrays)?;
+        self.add_missing(&mut rows, &self.schema.graph_arrays)?;
+        self.schema.check_graph_rows(&rows).map_err(wrong)?;
+        Ok(rows)
+    }
 
-/// The rows of a new graph.
-fn graph_rows(values: &Map<String, Value>, manifest: &Manifest, schema: &Schema) -> Result<Rows> {
-    let mut rows = rows(values, keys::graph_array, schema.graph_arrays.iter())?;
-    add_missing(&mut rows, manifest, &schema.graph_arrays);
-    schema.check_graph_rows(&rows)?;
-    Ok(rows)
-}
-
-fn add_missing(rows: &mut Rows, manifest: &Manifest, arrays: &BTreeMap<String, ArrayShape>) {
-    for (key, shape) in arrays {
-        if !rows.contains_key(key)
-            && let Some(row) = missing(manifest, key, *shape)
-        {
-            rows.insert(key.clone(), row);
+    fn add_missing(
+        &mut self,
+        rows: &mut Rows,
+        arrays: &BTreeMap<String, ArrayShape>,
+    ) -> Result<(), Refusal> {
+        for (key, shape) in arrays {
+            if !rows.contains_key(key)
+                && let Some(row) = missing(self.manifest, key, *shape)
+            {
+                self.take(rows, row.len())?;
+                rows.insert(key.clone(), row);
+            }
         }
+        Ok(())
+    }
+
+    /// Takes the memory of one more row.
+    fn take(&mut self, rows: &Rows, bytes: usize) -> Result<(), Refusal> {
+        self.memory.take(A_ROW + bytes + if rows.is_empty() { ROWS } else { 0 })
+    }
+
+    fn rows(
+        &mut self,
+        values: Option<&RawValue>,
+        full_key: fn(&str) -> String,
+        arrays: &BTreeMap<String, ArrayShape>,
+    ) -> Result<Rows, Refusal> {
+        let mut rows = Rows::new();
+        let Some(values) = values else { return Ok(rows) };
+        each_member("values", values, |name, value| {
+            let key = full_key(name);
+            let Some(shape) = arrays.get(&key) else {
+                let prefix = full_key("");
+                let known: Vec<&str> =
+                    arrays.keys().filter_map(|known| known.strip_prefix(&prefix)).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let text = format!("values: no array `{}`; there is {known}", cut(name));
+                return Err(Refusal::wrong(text));
+            };
+            self.take(&rows, shape.row_bytes() as usize)?;
+            let row = self.row(name, &key, value, *shape)?;
+            rows.insert(key, row);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// The row of the array `key`, as it stores it.
+    fn row(
+        &self,
+        name: &str,
+        key: &str,
+        value: &RawValue,
+        shape: ArrayShape,
+    ) -> Result<Vec<u8>, Refusal> {
+        let extents = self.manifest.arrays.get(key).map_or(&[][..], |array| &array.shape);
+        let extents: Vec<i64> = extents.iter().skip(1).map(|&extent| extent as i64).collect();
+        let name = format!("values of `{name}`");
+        let mut row = Vec::with_capacity(shape.row_bytes() as usize);
+        let mut columns = 0;
+        json::each(&name, value.get(), &extents, |number| {
+            columns += 1;
+            // Too many are counted and not kept.
+            match columns <= shape.columns {
+                true => encode(number, shape.dtype, &mut row).map_err(|e| wrong(e.context(&name))),
+                false => Ok(()),
+            }
+        })?;
+        if columns == shape.columns {
+            return Ok(row);
+        }
+        Err(Refusal::wrong(format!("{name}: {columns} numbers, expected {}", shape.columns)))
     }
 }
 
@@ -275,50 +411,13 @@ fn missing(manifest: &Manifest, key: &str, shape: ArrayShape) -> Option<Vec<u8>>
     Some(element.repeat(shape.columns as usize))
 }
 
-fn rows<'a>(
-    values: &Map<String, Value>,
-    full_key: fn(&str) -> String,
-    arrays: impl Iterator<Item = (&'a String, &'a ArrayShape)> + Clone,
-) -> Result<Rows> {
-    let mut rows = Rows::new();
-    for (name, value) in values {
-        let key = full_key(name);
-        let Some((_, shape)) = arrays.clone().find(|(known, _)| **known == key) else {
-            let prefix = full_key("");
-            let known: Vec<&str> =
-                arrays.clone().filter_map(|(known, _)| known.strip_prefix(&prefix)).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let name: String = name.chars().take(80).collect();
-            return Err(Error::invalid(format!("values: no array `{name}`; there is {known}")));
-        };
-        let mut row = Vec::with_capacity(shape.row_bytes() as usize);
-        let mut columns = 0;
-        encode(value, shape.dtype, &mut row, &mut columns)
-            .map_err(|error| error.context(format!("values of `{name}`")))?;
-        if columns != shape.columns {
-            return Err(Error::invalid(format!(
-                "values of `{name}`: {columns} numbers, expected {}",
-                shape.columns
-            )));
-        }
-        rows.insert(key, row);
-    }
-    Ok(rows)
-}
-
-/// Appends a number, or the numbers of lists in lists, as `dtype` stores them.
+/// Appends a number as `dtype` stores it.
 ///
 /// # Errors
 /// `Invalid`: a value that is no number of that type.
-pub fn encode(value: &Value, dtype: DType, row: &mut Vec<u8>, columns: &mut u64) -> Result<()> {
-    if let Value::Array(values) = value {
-        return values.iter().try_for_each(|value| encode(value, dtype, row, columns));
-    }
-    *columns += 1;
-    let does_not_fit = || {
-        let found: String = value.to_string().chars().take(80).collect();
-        Error::invalid(format!("{found} is no value of type {dtype}"))
-    };
+pub fn encode(value: Element<'_>, dtype: DType, row: &mut Vec<u8>) -> outercore_core::Result<()> {
+    let does_not_fit =
+        || Error::invalid(format!("{} is no value of type {dtype}", cut(&value.to_string())));
     macro_rules! whole {
         ($type:ty) => {{
             let number = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
@@ -354,7 +453,10 @@ pub fn encode(value: &Value, dtype: DType, row: &mut Vec<u8>, columns: &mut u64)
         DType::U16 => whole!(u16),
         DType::U32 => whole!(u32),
         DType::U64 => whole!(u64),
-        DType::Bool => row.push(u8::from(value.as_bool().ok_or_else(does_not_fit)?)),
+        DType::Bool => match value {
+            Element::Bool(value) => row.push(u8::from(value)),
+            _ => return Err(does_not_fit()),
+        },
     }
     Ok(())
 }

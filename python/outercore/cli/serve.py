@@ -43,7 +43,7 @@ def serve(given: _Options) -> None:
 
         outercore serve papers --model runs/first --memory 2GiB
 
-        curl -s localhost:8100/v2/models/first/infer -d '{"inputs":[{"name":"node_ids",
+        curl -s localhost:8100/v2/models/first/infer --json '{"inputs":[{"name":"node_ids",
         "datatype":"INT64","shape":[2],"data":[7,9]}]}'
     """
     tell = _json if given.json else _text

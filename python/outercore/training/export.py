@@ -25,6 +25,7 @@ from outercore.training.links.model import LinkModel
 from outercore.training.models import Network
 from outercore.training.opened import model_directory
 from outercore.training.saved import EXPORTED, Model, is_exported, is_own, load_model
+from outercore.training.served_options import require_expressed, rule_of
 from outercore.training.tasks import Task
 
 _VERSION = 1
@@ -52,8 +53,8 @@ def export_model(
     directory has no model that can be opened, the old one, or the new one.
 
     Errors: `NotFoundError` where there is no model; `InvalidError` where `out` has something in it;
-    `UnsupportedError` for a network that the format does not have; `InternalError` where the core
-    computes other logits from it than PyTorch.
+    `UnsupportedError` for a network, or an option of the training, that the format does not have;
+    `InternalError` where the core computes other logits from it than PyTorch.
     """
     directory = model_directory(run)
     if is_own(directory):
@@ -63,10 +64,14 @@ def export_model(
             "FILE.py:NAME --predictions FILE.parquet`"
         )
     saved = load_model(directory)
+    rule = rule_of(saved.config)
+    require_expressed(rule, str(directory))
     out = directory.parent / "serving" if out is None else Path(out)
     _require_free(out, overwrite=overwrite)
     trained = digest_of((directory / _WEIGHTS).read_bytes())
-    manifest, weights = _to_bytes(saved.model, saved.task, saved.config, trained)
+    # The server compares the rule with what it knows; a later release may know of more to refuse.
+    kept = {"rule": json.dumps(rule, sort_keys=True), "trained": trained}
+    manifest, weights = _to_bytes(saved.model, saved.task, saved.config, kept)
     storage = storage or Storage()
     with device_errors(f"model `{out}`"):
         storage.make_directory(out)
@@ -101,14 +106,16 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
         )
 
 
-def _to_bytes(model: Model, task: Task, config: TrainConfig, trained: str) -> tuple[bytes, bytes]:
-    """Manifest and weights, each with the digest of the other, and of the trained weights."""
+def _to_bytes(
+    model: Model, task: Task, config: TrainConfig, kept: dict[str, str]
+) -> tuple[bytes, bytes]:
+    """Manifest and weights, each with the digest of the other; the weights with what is `kept`."""
     described = _described(model, task, config)
     tensors = tensors_of(model)
     bare = save(tensors)
     described["weights"] = _digest(bare[8 + int.from_bytes(bare[:8], "little") :])
     manifest = (json.dumps(described, indent=1, allow_nan=False) + "\n").encode()
-    return manifest, _sorted(save(tensors, {"manifest": _digest(manifest), "trained": trained}))
+    return manifest, _sorted(save(tensors, {"manifest": _digest(manifest), **kept}))
 
 
 def _sorted(weights: bytes) -> bytes:

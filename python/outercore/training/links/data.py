@@ -24,7 +24,7 @@ from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.training.config import LinkConfig, TrainConfig
 from outercore.training.links.adjacency import Adjacency
-from outercore.training.links.held_out import HELD_OUT, GivenEdges, trained, without
+from outercore.training.links.held_out import HELD_OUT, GivenEdges, loops_of, trained, without
 from outercore.training.links.negatives import Purpose, generator, held_out_negatives
 from outercore.training.tasks import array_key
 from outercore.triples import Part
@@ -53,7 +53,7 @@ class LinkData:
     original: Graph
     """The data set that the run was started with."""
     graph: Graph
-    """Its training edges, for message passing: no features, no loops."""
+    """Its training edges, for message passing, with all self-loops; no features."""
     features: str | None
     """The `.npy` with the features of the nodes; `None` where they have none."""
 
@@ -88,7 +88,7 @@ def open_links(
 
     `check` is called again and again, and raises to stop.
 
-    Cost: three passes over the edges; an import of those to train on, within the run's budget. The
+    Cost: four passes over the edges; an import of those to train on, within the run's budget. The
     disk holds them twice.
     Errors: `InvalidError` where no edge is left to train on; those of `GivenEdges` and `Importer`.
     """
@@ -117,6 +117,10 @@ def _prepare(
             check()
             importer.push_edges(pairs[:, 0], pairs[:, 1])
             count += len(pairs)
+        # They are no links, but a server passes messages along them, and so does every other task.
+        for pairs in loops_of(graph):
+            check()
+            importer.push_edges(pairs[:, 0], pairs[:, 1])
         if not count:
             raise InvalidError(
                 f"data set `{graph.root}`: no edge is left to train on\nhint: hold out fewer"
@@ -183,7 +187,7 @@ def _import_options(graph: Graph, config: TrainConfig) -> dict[str, Any]:
         "memory": parse_size(config.budget.memory),
         "nodes": graph.num_nodes,
         "undirected": bool(graph.manifest["edge_types"]["edge"].get("undirected")),
-        "self_loops": "drop",
+        "self_loops": "keep",
         "duplicates": "keep",
         "overwrite": False,
         "command": "outercore train --task link",

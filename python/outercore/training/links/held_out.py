@@ -108,6 +108,16 @@ def without(links: Triples, keys: NDArray[np.int64], nodes: int) -> Iterator[NDA
         yield pairs[wanted]
 
 
+def loops_of(graph: Graph) -> Iterator[NDArray[np.int64]]:
+    """The self-loops of a graph, pairs int64 [n, 2].
+
+    Cost: one pass over the graph.
+    """
+    for chunk in Triples(Path(graph.root)).chunks():
+        pairs = chunk[:, [0, 2]]
+        yield pairs[pairs[:, 0] == pairs[:, 1]]
+
+
 def _members(path: Path) -> list[tuple[str, NDArray[Any]]]:
     if not path.exists():
         raise NotFoundError(

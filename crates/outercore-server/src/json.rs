@@ -1,0 +1,531 @@
+//! JSON of clients, read without a tree of values: what is decoded takes no more memory than it needs.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Number;
+use serde_json::value::RawValue;
+
+use crate::refusal::Refusal;
+
+/// Deepest lists and objects.
+const MOST_DEPTH: usize = 32;
+
+/// Most characters of a number or a string.
+const MOST_CHARACTERS: usize = 1024;
+
+/// Most tensors, outputs, dimensions or parameters in a list of them.
+const MOST_ITEMS: usize = 64;
+
+/// Characters of what a client wrote that an answer repeats.
+const MOST_ECHOED: usize = 80;
+
+/// The beginning of what a client wrote.
+pub fn cut(text: &str) -> String {
+    text.chars().take(MOST_ECHOED).collect()
+}
+
+/// Checks the sizes for which a parser takes memory: of strings, of numbers, and how deep they lie.
+/// Whether it is JSON is not checked.
+///
+/// # Errors
+/// One of them is too large.
+pub fn check_sizes(text: &[u8]) -> Result<(), Refusal> {
+    let (mut depth, mut length) = (0, 0);
+    let (mut is_string, mut is_escaped) = (false, false);
+    for &byte in text {
+        length += 1;
+        if is_string {
+            is_string = is_escaped || byte != b'"';
+            is_escaped = !is_escaped && byte == b'\\';
+        } else {
+            match byte {
+                b'"' => (is_string, length) = (true, 0),
+                b'[' | b'{' => (depth, length) = (depth + 1, 0),
+                b']' | b'}' => (depth, length) = (usize::saturating_sub(depth, 1), 0),
+                b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' => length = 0,
+                _ => {}
+            }
+        }
+        if length > MOST_CHARACTERS {
+            let text = format!("a string or number has more than {MOST_CHARACTERS} characters");
+            return Err(Refusal::wrong(text));
+        }
+        if depth > MOST_DEPTH {
+            let text = format!("lists and objects lie deeper than {MOST_DEPTH} in each other");
+            return Err(Refusal::wrong(text));
+        }
+    }
+    Ok(())
+}
+
+/// A list of few items, for `deserialize_with`.
+///
+/// # Errors
+/// As the items; more than a few of them.
+pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Few<T>(std::marker::PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(text, "a list of up to {MOST_ITEMS}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = all.next_element()? {
+                if items.len() == MOST_ITEMS {
+                    return Err(Error::invalid_length(MOST_ITEMS + 1, &self));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    from.deserialize_seq(Few(std::marker::PhantomData))
+}
+
+/// Parameters by name, each as its JSON.
+#[derive(Debug, Default)]
+pub struct Parameters<'a>(pub Vec<(String, Cow<'a, str>)>);
+
+impl Parameters<'_> {
+    /// The JSON of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// Takes a parameter out.
+    pub fn take(&mut self, name: &str) -> Option<String> {
+        let place = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(place).1.into_owned())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Parameters<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Parameters<'de>;
+
+            fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(text, "an object of up to {MOST_ITEMS} parameters")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+                let mut members: Vec<(String, Cow<'de, str>)> = Vec::new();
+                while let Some((name, value)) = all.next_entry::<String, &'de RawValue>()? {
+                    if members.iter().any(|(known, _)| *known == name) {
+                        return Err(Error::custom(format!("parameter `{}` twice", cut(&name))));
+                    }
+                    if members.len() == MOST_ITEMS {
+                        return Err(Error::invalid_length(MOST_ITEMS + 1, &self));
+                    }
+                    members.push((name, Cow::Borrowed(value.get())));
+                }
+                Ok(Parameters(members))
+            }
+        }
+
+        from.deserialize_map(Members)
+    }
+}
+
+/// Calls `take` with each item of a list.
+///
+/// # Errors
+/// Those of `take`; what is no list of such items.
+pub fn each_item<'a, T: Deserialize<'a>>(
+    what: &str,
+    json: &'a RawValue,
+    take: impl FnMut(T) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    struct Items<T, F>(F, Option<Refusal>, std::marker::PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, F> Visitor<'de> for &mut Items<T, F>
+    where
+        F: FnMut(T) -> Result<(), Refusal>,
+    {
+        type Value = ();
+
+        fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+            text.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
+            while let Some(item) = all.next_element()? {
+                (self.0)(item).map_err(|refused| keep(&mut self.1, refused))?;
+            }
+            Ok(())
+        }
+    }
+
+    let mut items = Items(take, None, std::marker::PhantomData);
+    let mut from = serde_json::Deserializer::from_str(json.get());
+    let done = from.deserialize_seq(&mut items);
+    outcome(what, done, items.1)
+}
+
+/// Calls `take` with each member of an object.
+///
+/// # Errors
+/// Those of `take`; what is no object.
+pub fn each_member<'a>(
+    what: &str,
+    json: &'a RawValue,
+    take: impl FnMut(&str, &'a RawValue) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    struct Members<F>(F, Option<Refusal>);
+
+    impl<'de, F> Visitor<'de> for &mut Members<F>
+    where
+        F: FnMut(&str, &'de RawValue) -> Result<(), Refusal>,
+    {
+        type Value = ();
+
+        fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+            text.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
+            while let Some((name, value)) = all.next_entry::<Cow<'de, str>, _>()? {
+                (self.0)(&name, value).map_err(|refused| keep(&mut self.1, refused))?;
+            }
+            Ok(())
+        }
+    }
+
+    let mut members = Members(take, None);
+    let mut from = serde_json::Deserializer::from_str(json.get());
+    let done = from.deserialize_map(&mut members);
+    outcome(what, done, members.1)
+}
+
+/// An error of a parser in place of a refusal, which is kept.
+fn keep<E: Error>(kept: &mut Option<Refusal>, refused: Refusal) -> E {
+    *kept = Some(refused);
+    E::custom("refused")
+}
+
+fn outcome(
+    what: &str,
+    done: serde_json::Result<()>,
+    refused: Option<Refusal>,
+) -> Result<(), Refusal> {
+    match (done, refused) {
+        (Ok(()), _) => Ok(()),
+        (Err(_), Some(refused)) => Err(refused),
+        (Err(error), None) => Err(Refusal::wrong(format!("{what}: {error}"))),
+    }
+}
+
+/// A number, or what a client wrote in its place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Element<'a> {
+    /// `null`.
+    Null,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Whole(i64),
+    /// A larger one.
+    Large(u64),
+    /// A number with a point or an exponent.
+    Real(f64),
+    /// A string.
+    Text(&'a str),
+}
+
+impl Element<'_> {
+    /// A whole number.
+    pub fn as_i64(self) -> Option<i64> {
+        match self {
+            Self::Whole(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A whole number from 0.
+    pub fn as_u64(self) -> Option<u64> {
+        match self {
+            Self::Whole(value) => value.try_into().ok(),
+            Self::Large(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Any number.
+    pub fn as_f64(self) -> Option<f64> {
+        match self {
+            Self::Whole(value) => Some(value as f64),
+            Self::Large(value) => Some(value as f64),
+            Self::Real(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! whole {
+    ($($type:ty)+) => {
+        $(impl From<$type> for Element<'_> {
+            fn from(value: $type) -> Self {
+                Self::Whole(value.into())
+            }
+        })+
+    };
+}
+
+whole!(i8 i16 i32 i64 u8 u16 u32);
+
+impl From<u64> for Element<'_> {
+    fn from(value: u64) -> Self {
+        value.try_into().map_or(Self::Large(value), Self::Whole)
+    }
+}
+
+impl From<f32> for Element<'_> {
+    fn from(value: f32) -> Self {
+        Self::Real(value.into())
+    }
+}
+
+impl From<f64> for Element<'_> {
+    fn from(value: f64) -> Self {
+        Self::Real(value)
+    }
+}
+
+impl From<bool> for Element<'_> {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+/// As JSON.
+impl fmt::Display for Element<'_> {
+    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => text.write_str("null"),
+            Self::Bool(value) => value.fmt(text),
+            Self::Whole(value) => value.fmt(text),
+            Self::Large(value) => value.fmt(text),
+            Self::Real(value) => match Number::from_f64(*value) {
+                Some(number) => number.fmt(text),
+                None => value.fmt(text),
+            },
+            Self::Text(value) => write!(text, "\"{value}\""),
+        }
+    }
+}
+
+/// Calls `take` with each number of the tensor `name`, in row-major order. Tensors may be written
+/// flat, or as lists in lists, which then have to be nested as `shape` says. The caller checks how many
+/// numbers a flat one has.
+///
+/// # Errors
+/// Those of `take`; another nesting; what is no list of numbers.
+pub fn each(
+    name: &str,
+    json: &str,
+    shape: &[i64],
+    take: impl FnMut(Element<'_>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut reader = Reader { name, shape, form: None, refused: None, take };
+    let mut from = serde_json::Deserializer::from_str(json);
+    let done = At { reader: &mut reader, depth: 0 }.deserialize(&mut from);
+    outcome(&cut(name), done, reader.refused)
+}
+
+/// How a tensor is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Flat,
+    Nested,
+}
+
+struct Reader<'a, F> {
+    name: &'a str,
+    shape: &'a [i64],
+    /// Known from the first item of the outermost list.
+    form: Option<Form>,
+    /// Why it failed, where that is not the JSON.
+    refused: Option<Refusal>,
+    take: F,
+}
+
+impl<F: FnMut(Element<'_>) -> Result<(), Refusal>> Reader<'_, F> {
+    /// The lists do not have the extents of the shape.
+    fn is_uneven<E: Error>(&mut self, found: &str) -> E {
+        let (name, shape) = (cut(self.name), cut(&format!("{:?}", self.shape)));
+        let text = format!("{name}: {found}, expected numbers nested as the shape {shape}");
+        keep(&mut self.refused, Refusal::wrong(text))
+    }
+}
+
+/// The place of a value: how many lists it lies in.
+struct At<'r, 'a, F> {
+    reader: &'r mut Reader<'a, F>,
+    depth: usize,
+}
+
+impl<F: FnMut(Element<'_>) -> Result<(), Refusal>> At<'_, '_, F> {
+    fn number<E: Error>(self, element: Element<'_>) -> Result<(), E> {
+        let Self { reader, depth } = self;
+        let form = *reader.form.get_or_insert(match reader.shape.len() {
+            0 | 1 => Form::Flat,
+            _ if depth <= 1 => Form::Flat,
+            _ => Form::Nested,
+        });
+        let expected = if form == Form::Flat { 1 } else { reader.shape.len() };
+        if depth != expected && depth > 0 {
+            return Err(reader.is_uneven(&format!("a number in {depth} lists")));
+        }
+        (reader.take)(element).map_err(|refused| keep(&mut reader.refused, refused))
+    }
+}
+
+impl<'de, F: FnMut(Element<'_>) -> Result<(), Refusal>> DeserializeSeed<'de> for At<'_, '_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de, F: FnMut(Element<'_>) -> Result<(), Refusal>> Visitor<'de> for At<'_, '_, F> {
+    type Value = ();
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text.write_str("numbers, or lists of them")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.number(Element::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.number(Element::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.number(Element::Whole(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.number(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.number(Element::Real(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        self.number(Element::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Self { reader, depth } = self;
+        let depth = depth + 1;
+        if depth > 1 {
+            let form = *reader.form.get_or_insert(Form::Nested);
+            if form == Form::Flat || depth > reader.shape.len() {
+                return Err(reader.is_uneven(&format!("a list in {} lists", depth - 1)));
+            }
+        }
+        let mut count = 0;
+        while items.next_element_seed(At { reader: &mut *reader, depth })?.is_some() {
+            count += 1;
+        }
+        let is_nested = reader.form == Some(Form::Nested);
+        if is_nested && reader.shape.get(depth - 1) != Some(&count) {
+            return Err(reader.is_uneven(&format!("a list of {count}")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(json: &str, shape: &[i64]) -> Result<Vec<f64>, String> {
+        let mut found = Vec::new();
+        let read = each("x", json, shape, |element| {
+            found.push(element.as_f64().ok_or_else(|| Refusal::wrong(element.to_string()))?);
+            Ok(())
+        });
+        read.map(|()| found).map_err(|refused| format!("{refused:?}"))
+    }
+
+    #[test]
+    fn a_tensor_is_written_flat_or_nested_as_its_shape() {
+        for (json, shape) in [
+            ("[1, 2, 3, 4]", &[4][..]),
+            ("[1, 2, 3, 4]", &[2, 2]),
+            ("[[1, 2], [3, 4]]", &[2, 2]),
+            ("[[1], [2], [3], [4]]", &[4, 1]),
+            ("[[[1, 2]], [[3, 4]]]", &[2, 1, 2]),
+        ] {
+            assert_eq!(numbers(json, shape), Ok(vec![1.0, 2.0, 3.0, 4.0]), "{json} {shape:?}");
+        }
+        for (json, shape) in
+            [("[]", &[0][..]), ("[]", &[0, 2]), ("[[], []]", &[2, 0]), ("[]", &[2, 2])]
+        {
+            assert_eq!(numbers(json, shape), Ok(vec![]), "{json} {shape:?}");
+        }
+    }
+
+    #[test]
+    fn every_other_nesting_is_refused() {
+        for (json, shape) in [
+            ("[[1, 2], [3, 4], [5, 6], [7, 8]]", &[2, 4][..]),
+            ("[[1, 2, 3], [4, 5, 6]]", &[3, 2]),
+            ("[[1, 2, 3], [4]]", &[2, 2]),
+            ("[[1, 2], 3, 4]", &[2, 2]),
+            ("[1, 2, [3, 4]]", &[2, 2]),
+            ("[[1, 2], [3, 4], []]", &[2, 2]),
+            ("[[[1, 2], [3, 4]]]", &[2, 2]),
+            ("[[1, 2, 3, 4]]", &[4]),
+            ("[[1], [2]]", &[2]),
+            ("[[1, 2], [3, 4]]", &[2, 2, 1]),
+            ("[[]]", &[2, 0]),
+            ("[[1]]", &[]),
+        ] {
+            let refused = numbers(json, shape).unwrap_err();
+            assert!(refused.contains("expected numbers nested as the shape"), "{json}: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_named() {
+        for (json, text) in [
+            ("[1, null]", "null"),
+            ("[\"a\"]", "a"),
+            ("[true]", "true"),
+            ("[{}]", "expected numbers, or lists of them"),
+            ("[1", "EOF"),
+        ] {
+            let refused = numbers(json, &[2]).unwrap_err();
+            assert!(refused.contains(text), "{json}: {refused}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_take_memory_are_bounded() {
+        let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        let long = |length: usize| "1".repeat(length);
+        let quoted = |length: usize| format!("\"{}\"", "\\\"".repeat(length / 2));
+        for text in [deep(32), long(1024), quoted(1000), "[]".repeat(100), "1,".repeat(5000)] {
+            assert_eq!(check_sizes(text.as_bytes()), Ok(()), "{}", cut(&text));
+        }
+        for text in [deep(33), long(1025), quoted(2000), format!("[1, {}]", long(2000))] {
+            assert!(check_sizes(text.as_bytes()).is_err(), "{}", cut(&text));
+        }
+    }
+}
