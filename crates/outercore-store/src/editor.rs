@@ -248,6 +248,12 @@ impl<'a> ManifestEditor<'a> {
         self.manifest.arrays.insert(key.to_owned(), entry);
     }
 
+    /// As [`ManifestEditor::insert`]; what was made of an array that is replaced is removed, see
+    /// [`Manifest::replace`]. Returns how many arrays that were.
+    pub fn replace(&mut self, key: &str, entry: ArrayEntry) -> usize {
+        self.manifest.replace(key, entry)
+    }
+
     /// Commits, then removes the files that the new manifest no longer names. One that cannot be
     /// removed stays behind unused.
     ///
