@@ -24,6 +24,7 @@ pub mod paged;
 mod relation_names;
 pub mod row_values;
 pub mod topology;
+pub mod verified;
 
 pub use linked::LinkedDataSet;
 pub use topology::{Extent, Topology, resident};
