@@ -159,6 +159,16 @@ def check(path: Path, progress: Progress) -> dict[str, Any]:
     return json.loads(_core.check(str(path), progress))
 
 
+def verify_arrays(path: Path, keys: list[str]) -> None:
+    """Compares the checksums of arrays of which others are to be made.
+
+    Errors: `CorruptError`, naming the first array that is damaged.
+    """
+    data_set = _core.DataSet(str(path))
+    for key in keys:
+        data_set.verify_array(key)
+
+
 def probe(directory: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """Measures the device under `directory` and stores its profile there."""
     return json.loads(_core.probe(str(directory), plain_json(options), progress))

@@ -104,8 +104,9 @@ def convert(
         progress: called as ``progress(phase, done, total, unit)``.
 
     Returns:
-        Of each array ``array``, ``from``, ``to``, its bytes ``before`` and ``after``, and
-        ``largest_change``, the most that a value has changed.
+        Of each array ``array``, ``from``, ``to``, its bytes ``before`` and ``after``,
+        ``largest_change``, the most that a value has changed, and ``layout_removed``: whether
+        layouts of the old values were removed. An array that has the type already is not changed.
 
     Cost: reads and writes the array once; needs room for both on the disk.
 

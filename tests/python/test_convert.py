@@ -114,10 +114,23 @@ def test_other_bytes_than_were_written_are_refused(graph: oc.Graph) -> None:
         convert(graph, "float16")
 
 
-def test_layouts_of_the_old_values_are_stale(graph: oc.Graph) -> None:
+def test_layouts_of_the_old_values_go_with_them(graph: oc.Graph) -> None:
     build_layout(graph, precision="int8")
-    convert(graph, "float16")
-    assert [one.stale for one in layouts(graph)] == [True]
+    build_layout(graph, order="degree")
+    (found,) = convert(graph, "float16")
+    assert found["layout_removed"]
+    assert layouts(graph) == []
+    report = _native.check(Path(graph.root), None)
+    assert report["sound"], report["problems"]
+
+
+def test_the_command_can_be_repeated_after_it_has_come_to_its_end(graph: oc.Graph) -> None:
+    build_layout(graph, precision="int8")
+    command = ["convert", str(graph.root), "--to", "float16"]
+    first, second = (CliRunner().invoke(app, command) for _ in range(2))
+    assert (first.exit_code, second.exit_code) == (0, 0), second.output
+    assert "its layout was removed" in first.stdout
+    assert second.stdout.strip() == "nodes/node/x: float16 already, nothing was changed"
 
 
 def test_the_command_says_what_was_saved(graph: oc.Graph) -> None:

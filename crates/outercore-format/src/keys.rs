@@ -86,6 +86,43 @@ pub fn split(name: &str) -> String {
     format!("splits/{name}")
 }
 
+/// What keys of a grid begin with, and those of layouts.
+const DERIVED: [&str; 2] = ["grid/", "layout/"];
+
+/// The weights of a grid.
+pub const GRID_WEIGHTS: &str = "grid/edge/weights";
+
+/// Whether an array belongs to a grid or a layout, which are made of other arrays and can be made
+/// again.
+pub fn is_derived(key: &str) -> bool {
+    DERIVED.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Whether the array `derived` is made of the array `key`: a layout of its own array, a grid of the
+/// topology or the triples. A grid with weights counts as made of every edge array.
+///
+/// # Example
+/// ```
+/// use outercore_format::keys::is_made_of;
+/// assert!(is_made_of("layout/nodes/node/x/int8/rows", "nodes/node/x", false));
+/// assert!(!is_made_of("layout/nodes/node/x/int8/rows", "nodes/node/y", false));
+/// assert!(is_made_of("grid/edge/blocks", "edges/edge/sources", false));
+/// ```
+pub fn is_made_of(derived: &str, key: &str, has_weights: bool) -> bool {
+    if let Some(layout) = derived.strip_prefix(DERIVED[1]) {
+        let parts = layout.strip_prefix(key).and_then(|rest| rest.strip_prefix('/'));
+        // The precision and the part: an array may have a name that goes on after this one's.
+        return parts.is_some_and(|parts| parts.split('/').count() == 2);
+    }
+    derived.starts_with(DERIVED[0])
+        && (is_topology(key)
+            || match Group::of(key) {
+                Group::Triples { .. } => true,
+                Group::Edge { .. } | Group::Weights { .. } => has_weights,
+                _ => false,
+            })
+}
+
 /// What an array is, told by its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group<'a> {

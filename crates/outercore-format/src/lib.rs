@@ -7,6 +7,8 @@
 
 mod checksum;
 mod dtype;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod keys;
 mod literal;
 pub mod log;

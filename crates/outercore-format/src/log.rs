@@ -316,6 +316,21 @@ impl FrameCheck {
     }
 }
 
+/// A frame with the right checksum around any bytes.
+pub(crate) fn sealed_frame(segment: &Segment, lsn: u64, count: u32, body: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; FRAME_HEADER];
+    frame[..4].copy_from_slice(&FRAME_MAGIC);
+    frame[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    frame[16..24].copy_from_slice(&lsn.to_le_bytes());
+    frame[24..32].copy_from_slice(&(lsn - 1).to_le_bytes());
+    frame[32..36].copy_from_slice(&count.to_le_bytes());
+    frame.extend(body);
+    frame.resize(frame_len(body.len()), 0);
+    let checksum = checksum_of(segment, &frame);
+    frame[8..16].copy_from_slice(&checksum.to_le_bytes());
+    frame
+}
+
 /// Bytes of the frame of `len` bytes of updates.
 fn frame_len(len: usize) -> usize {
     (FRAME_HEADER + len).next_multiple_of(ALIGNMENT)

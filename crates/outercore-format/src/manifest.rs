@@ -253,6 +253,36 @@ impl Manifest {
         sealed(&Checksum::of(members.as_bytes())) + members
     }
 
+    /// Enters an array. Where another one had the key, the layouts and the grid that were made of
+    /// that one are removed: they would be stale. Returns how many arrays were removed.
+    ///
+    /// # Example
+    /// ```
+    /// use outercore_format::{ArrayEntry, Checksum, DType, Manifest};
+    /// let mut manifest = Manifest::homogeneous(1, 0, false);
+    /// let entry = |key, of| ArrayEntry::inside(key, DType::F32, &[1], Checksum::of(of));
+    /// manifest.replace("nodes/node/x", entry("nodes/node/x", b"1"));
+    /// let layout = "layout/nodes/node/x/exact/rows";
+    /// manifest.arrays.insert(layout.into(), entry(layout, b"1"));
+    /// assert_eq!(manifest.replace("nodes/node/x", entry("nodes/node/x", b"2")), 1);
+    /// assert_eq!(manifest.arrays.len(), 1);
+    /// ```
+    pub fn replace(&mut self, key: &str, entry: ArrayEntry) -> usize {
+        let same = |before: &ArrayEntry| {
+            (&before.checksum, before.dtype, &before.shape)
+                == (&entry.checksum, entry.dtype, &entry.shape)
+        };
+        let is_new = self.arrays.get(key).is_none_or(same);
+        self.arrays.insert(key.to_owned(), entry);
+        if is_new {
+            return 0;
+        }
+        let before = self.arrays.len();
+        let has_weights = self.arrays.contains_key(keys::GRID_WEIGHTS);
+        self.arrays.retain(|derived, _| !keys::is_made_of(derived, key, has_weights));
+        before - self.arrays.len()
+    }
+
     /// Checks everything that can be checked without looking at a file.
     ///
     /// # Errors

@@ -6,6 +6,8 @@
 mod arcs;
 mod build;
 mod bytes12;
+#[doc(hidden)]
+pub mod fuzz;
 mod header;
 mod open;
 mod order;

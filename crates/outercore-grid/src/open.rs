@@ -195,7 +195,8 @@ pub(crate) fn read_header(data_set: &DataSet) -> Result<GridHeader> {
         if array.data_len() > MAX_HEADER {
             return Err(Error::corrupt(format!("{} bytes", array.data_len())).hint(MEND));
         }
-        GridHeader::from_json(&data_set.read_array(HEADER)?, data_set)
+        let bytes = data_set.read_array(HEADER).map_err(|error| error.hint(MEND))?;
+        GridHeader::from_json(&bytes, data_set)
     };
     in_array(HEADER, read())
 }
@@ -238,7 +239,7 @@ fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {
 
 /// What the next record must say, by the records before it.
 #[derive(Default)]
-struct Expected {
+pub(crate) struct Expected {
     bytes: u64,
     edges: u64,
     /// Place of the last piece in file order: diagonal, row partition, loops last.
@@ -246,7 +247,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn take(&mut self, piece: &Piece, header: &GridHeader) -> Result<(), String> {
+    pub(crate) fn take(&mut self, piece: &Piece, header: &GridHeader) -> Result<(), String> {
         let shape = header.shape();
         let partitions = shape.partitions() as u64;
         let (row, col) = (u64::from(piece.row_part), u64::from(piece.col_part));

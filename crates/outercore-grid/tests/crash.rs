@@ -10,6 +10,7 @@ use outercore_core::{Bytes, ErrorKind, Result};
 use outercore_grid::{BuildOptions, BuildSummary, Grid, build, verify};
 use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
 use outercore_store::dataset::DataSet;
+use outercore_store::generations;
 use outercore_testkit::Csc;
 
 fn made() -> Made {
@@ -32,7 +33,10 @@ fn options(overwrite: bool, weights: bool) -> BuildOptions {
 }
 
 fn run(disk: &dyn Disk, root: &Path, options: &BuildOptions) -> Result<BuildSummary> {
-    build(disk, &DataSet::open(root)?, options, &mut |_, _, _, _| Ok(()))
+    let built = build(disk, &DataSet::open(root)?, options, &mut |_, _, _, _| Ok(()));
+    // The data set that was built from was open meanwhile, and kept its files.
+    generations::tidy(root)?;
+    built
 }
 
 /// The grid in `root`, if there is one, holds the graph.

@@ -8,10 +8,11 @@ use std::path::Path;
 
 use common::{Made, write_array};
 use outercore_core::{Bytes, Error, ErrorKind, Result};
-use outercore_format::{DType, MANIFEST_FILE};
+use outercore_format::{Checksum, DType, MANIFEST_FILE};
 use outercore_grid::{BuildOptions, BuildSummary, Grid, Order, build, verify};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
+use outercore_store::generations;
 use outercore_testkit::Csc;
 
 fn made(undirected: bool) -> Made {
@@ -37,7 +38,7 @@ fn open(root: &Path) -> Result<Grid> {
     Grid::open(&DataSet::open(root)?)
 }
 
-/// Changes the JSON of the header in place, keeping its length.
+/// Changes the JSON of the header in place, keeping its length, as another release would write it.
 fn change_header(root: &Path, from: &str, to: &str) {
     assert_eq!(from.len(), to.len());
     let path = root.join("grid/edge/header.npy");
@@ -45,6 +46,10 @@ fn change_header(root: &Path, from: &str, to: &str) {
     let at = bytes.windows(from.len()).position(|part| part == from.as_bytes()).expect(from);
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(to.as_bytes(), at as u64).unwrap();
+    let mut manifest = DataSet::read_manifest(root).unwrap();
+    let header = manifest.arrays.get_mut("grid/edge/header").unwrap();
+    header.checksum = Checksum::of(&fs::read(&path).unwrap()[4096..]);
+    fs::write(root.join(MANIFEST_FILE), manifest.to_json()).unwrap();
 }
 
 fn write_at(root: &Path, name: &str, offset: u64, bytes: &[u8]) {
@@ -67,8 +72,9 @@ fn a_grid_of_another_topology_is_stale_until_it_is_built_again() {
     let directory = built(&BuildOptions::default(), true);
     let root = directory.path();
     let mut manifest = DataSet::read_manifest(root).unwrap();
-    let sources = manifest.arrays.get_mut("edges/edge/sources").unwrap();
-    sources.checksum = "xxh3:0123456789abcdef".into();
+    // An array of the topology that a grid without weights does not read.
+    let ids = manifest.arrays.get_mut("edges/edge/ids").unwrap();
+    ids.checksum = "xxh3:0123456789abcdef".into();
     fs::write(root.join(MANIFEST_FILE), manifest.to_json()).unwrap();
     for error in [open(root).unwrap_err(), run(root, &BuildOptions::default()).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
@@ -131,6 +137,8 @@ fn a_grid_without_weights_replaces_one_with_weights() {
     run(root, &BuildOptions { overwrite: true, ..BuildOptions::default() }).unwrap();
     let manifest = DataSet::read_manifest(root).unwrap();
     assert!(!manifest.arrays.contains_key("grid/edge/weights"));
+    // The data set that was built from was open, and kept its files.
+    generations::tidy(root).unwrap();
     assert!(!root.join("grid/edge/weights.npy").exists());
     assert_eq!(verify(&DataSet::open(root).unwrap(), &mut |_, _, _, _| Ok(())).unwrap(), []);
 }
@@ -155,6 +163,11 @@ fn another_version_and_a_damaged_header_are_told_apart() {
     change_header(root, "\"new_thing\"", "\"connected\"");
     change_header(root, "\"edges\": 40000", "\"edges\": 40001");
     assert_eq!(open(root).unwrap_err().kind(), ErrorKind::Corrupt);
+    change_header(root, "\"edges\": 40001", "\"edges\": 40000");
+    open(root).unwrap();
+    write_at(root, "header", 2, b"x");
+    let error = open(root).unwrap_err().to_string();
+    assert!(error.contains("`grid/edge/header`: checksum") && error.contains("hint: "), "{error}");
 }
 
 #[test]

@@ -10,6 +10,8 @@
 mod answer;
 mod convolution;
 mod ends;
+#[doc(hidden)]
+pub mod fuzz;
 mod linear;
 mod manifest;
 mod matrix;

@@ -94,7 +94,7 @@ impl Model {
         opened().map_err(|error| error.context(format!("model `{}`", dir.display())).hint(WAY_OUT))
     }
 
-    fn build(
+    pub(crate) fn build(
         manifest: Manifest,
         version: String,
         weights: &[u8],

@@ -104,11 +104,12 @@ impl Tensors {
 
 /// The most bytes that the weights of a model take as a file.
 pub(crate) fn most_bytes(manifest: &Manifest) -> u64 {
-    let numbers: u64 = shapes(manifest)
+    // A manifest may ask for more than any file has: categories and tables have no bound together.
+    let numbers: u128 = shapes(manifest)
         .values()
-        .map(|shape| shape.iter().map(|&size| size as u64).product::<u64>())
+        .map(|shape| shape.iter().map(|&size| size as u128).product::<u128>())
         .sum();
-    8 + MOST_HEADER + 4 * numbers
+    u64::try_from(8 + u128::from(MOST_HEADER) + 4 * numbers).unwrap_or(u64::MAX)
 }
 
 /// The digest of bytes, as text.

@@ -7,6 +7,8 @@
 
 mod build;
 mod choose;
+#[doc(hidden)]
+pub mod fuzz;
 mod header;
 mod keys;
 mod open;

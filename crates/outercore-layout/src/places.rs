@@ -1,7 +1,7 @@
 //! Where the row of each node is.
 
 use outercore_core::{Bytes, Context, Error, Result};
-use outercore_format::{Checksum, DType};
+use outercore_format::DType;
 use outercore_store::dataset::{ArrayRef, DataSet};
 
 /// The place of each node's row in a layout: a table in memory.
@@ -26,13 +26,12 @@ impl Places {
         Bytes(rows * Self::dtype(rows).size() as u64)
     }
 
-    /// Reads the table, and compares its checksum.
+    /// Reads the table.
     ///
     /// # Errors
     /// `Corrupt`: other bytes than were written, or a place that is none. `Budget`; failed reads.
     pub(crate) fn load(data_set: &DataSet, array: &ArrayRef) -> Result<Self> {
         let bytes = data_set.read_array(&array.key)?;
-        verify(array, &bytes)?;
         let rows = array.rows();
         let places = match array.dtype {
             DType::U32 => Self::Narrow(bytemuck::pod_collect_to_vec(&bytes)),
@@ -87,19 +86,6 @@ impl Places {
             Self::Wide(places) => Bytes(size_of_val(&places[..]) as u64),
         }
     }
-}
-
-/// Compares the bytes of a whole array with the checksum in the manifest.
-///
-/// # Errors
-/// `Corrupt`, naming the array.
-pub(crate) fn verify(array: &ArrayRef, bytes: &[u8]) -> Result<()> {
-    let found = Checksum::of(bytes);
-    if found == array.checksum {
-        return Ok(());
-    }
-    Err(Error::corrupt(format!("checksum {found}, expected {}", array.checksum)))
-        .with_context(|| format!("array `{}`", array.key))
 }
 
 /// The index of each value below the length; `free` is no index.

@@ -2,11 +2,11 @@
 
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_store::check::Problem;
-use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::OnProgress;
-use crate::build::each_chunk;
+use crate::build::CHUNK;
 use crate::keys;
 use crate::{Layout, Places};
 
@@ -82,4 +82,20 @@ fn digest(array: &ArrayRef, on_progress: OnProgress<'_>, each: Each<'_>) -> Resu
         Ok(())
     })?;
     Ok(sum)
+}
+
+/// Calls `take(first row, bytes)` for an array from its first row to its last.
+fn each_chunk(array: &ArrayRef, take: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+    let file = ArrayFile::open(array.clone())?;
+    let step = (CHUNK / array.row_bytes()).max(1);
+    let mut bytes = Vec::new();
+    let mut first = 0;
+    while first < array.rows() {
+        let rows = step.min(array.rows() - first);
+        bytes.resize((rows * array.row_bytes()) as usize, 0);
+        file.read(first * array.row_elements(), &mut bytes)?;
+        take(first, &bytes)?;
+        first += rows;
+    }
+    Ok(())
 }

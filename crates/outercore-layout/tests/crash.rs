@@ -11,6 +11,7 @@ use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
 use outercore_layout::{BuildOptions, BuildSummary, Layout, Method, Precision, build, verify};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
+use outercore_store::generations;
 use outercore_testkit::Csc;
 
 const NODES: u64 = 120;
@@ -31,7 +32,10 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 fn run(disk: &dyn Disk, root: &Path, method: Method) -> Result<BuildSummary> {
     let (precision, memory) = (Precision::Int8, Bytes::mib(32));
     let options = BuildOptions { method, precision, memory, ..BuildOptions::default() };
-    build(disk, &DataSet::open(root)?, &options, &mut |_, _, _, _| Ok(()))
+    let built = build(disk, &DataSet::open(root)?, &options, &mut |_, _, _, _| Ok(()));
+    // The data set that was built from was open meanwhile, and kept its files.
+    generations::tidy(root)?;
+    built
 }
 
 /// The order of the layout in `root`, if there is one; it is sound.

@@ -7,10 +7,11 @@ use outercore_core::{Context, Error, Result};
 use outercore_format::keys::{EDGE, EDGE_IDS, Group, NODE, OFFSETS, SOURCES};
 use outercore_format::{DType, Live};
 use outercore_io::{Disk, FileLock};
-use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
+use outercore_store::dataset::{ArrayRef, DataSet};
 use outercore_store::delta::{Delta, GRAPHS, List, REMOVED, removed_nodes};
 use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
+use outercore_store::verified::VerifiedReader;
 
 /// Bytes that are copied at a time.
 const COPY: u64 = 1 << 20;
@@ -26,11 +27,13 @@ pub type KeepGoing<'a> = &'a dyn Fn() -> Result<()>;
 /// After a crash at any point the data set is as before or as `delta` says, whole. The arrays that
 /// have not changed stay the files that they are.
 ///
-/// **Cost** reads and writes the topology, and each array with a changed row: all of it. Where
-/// nodes were added those are all node arrays.
+/// **Cost** reads and writes the topology, and each array with a changed row: all of it, once, of
+/// the topology the offsets three times. Where nodes were added those are all node arrays.
 ///
 /// # Errors
-/// Failed reads and writes; `Invalid` where somebody else has changed the data set.
+/// Failed reads and writes; `Invalid` where somebody else has changed the data set; `Corrupt` where
+/// an array that is written anew has other bytes than were written before: its damage would get a
+/// checksum of its own.
 pub(crate) fn fold(
     disk: &dyn Disk,
     data_set: &DataSet,
@@ -83,6 +86,11 @@ impl Fold<'_> {
         Ok(())
     }
 
+    /// Whether to go on, asked often during long work.
+    pub fn look(&self) -> Result<()> {
+        (self.keep_going)()
+    }
+
     fn topology(&mut self) -> Result<()> {
         if self.delta.keeps_topology() {
             return Ok(());
@@ -90,7 +98,7 @@ impl Fold<'_> {
         let changed = self.delta.changed_lists();
         let base = Base::open(self.data_set)?;
         self.write(OFFSETS, DType::U64, &[], |fold, writer| fold.offsets(&base, &changed, writer))?;
-        let sources = base.sources.array().dtype;
+        let sources = base.sources.dtype;
         self.write(SOURCES, sources, &[], |fold, writer| {
             fold.elements(&base, &changed, Column::Sources, sources, writer)
         })?;
@@ -126,13 +134,14 @@ impl Fold<'_> {
         dtype: DType,
         writer: &mut ArrayWriter,
     ) -> Result<()> {
+        let mut stored = base.column(column)?;
         // Edges of the arrays between two changed lists are copied together.
         let (mut start, mut end) = (0, 0);
         self.for_each_node(base, changed, &mut |node, place| {
             match place {
                 Place::Array { degree } => end += degree,
                 Place::Delta { next } => {
-                    base.copy((start, end), column, dtype, writer, self.keep_going)?;
+                    stored.copy((start, end), dtype, writer, self.keep_going)?;
                     (start, end) = (next, next);
                     for (source, id) in self.delta.list(node).into_iter().flat_map(List::iter) {
                         let element = if column == Column::Sources { source } else { id };
@@ -142,7 +151,8 @@ impl Fold<'_> {
             }
             Ok(())
         })?;
-        base.copy((start, end), column, dtype, writer, self.keep_going)
+        stored.copy((start, end), dtype, writer, self.keep_going)?;
+        stored.finish(self.keep_going)
     }
 
     /// Calls `each(node, where its list is)` for all nodes, ascending.
@@ -153,11 +163,12 @@ impl Fold<'_> {
         each: &mut dyn FnMut(u64, Place) -> Result<()>,
     ) -> Result<()> {
         let mut changed = changed.iter().copied().peekable();
+        let mut offsets = Offsets::open(base)?;
         let mut first = 0;
         while first < base.nodes {
             (self.keep_going)()?;
             let end = (first + NODES).min(base.nodes);
-            let bounds = base.bounds(first, end)?;
+            let bounds = offsets.next(end - first)?;
             for (node, bounds) in (first..).zip(bounds.windows(2)) {
                 let place = match changed.next_if_eq(&node) {
                     Some(_) => Place::Delta { next: bounds[1] },
@@ -167,7 +178,8 @@ impl Fold<'_> {
             }
             first = end;
         }
-        let next = base.sources.array().rows();
+        offsets.stored.finish(&mut |_, _| (self.keep_going)())?;
+        let next = base.sources.rows();
         (base.nodes..self.delta.num_nodes()).try_for_each(|node| each(node, Place::Delta { next }))
     }
 
@@ -230,7 +242,7 @@ impl Fold<'_> {
         row: RowOf<'_, '_>,
         writer: &mut ArrayWriter,
     ) -> Result<()> {
-        let stored = ArrayFile::open(array.clone())?;
+        let mut stored = VerifiedReader::open(array.clone())?;
         let row_bytes = array.row_bytes();
         let step = (COPY / row_bytes.max(1)).max(1);
         let row = |at: u64| {
@@ -244,7 +256,7 @@ impl Fold<'_> {
             (self.keep_going)()?;
             let end = (first + step).min(array.rows());
             buffer.resize(((end - first) * row_bytes) as usize, 0);
-            stored.read(first * array.row_elements(), &mut buffer)?;
+            stored.read(&mut buffer)?;
             while let Some(at) = changed.next_if(|at| *at < end) {
                 let place = ((at - first) * row_bytes) as usize;
                 buffer[place..place + row_bytes as usize].copy_from_slice(&row(at)?);
@@ -252,6 +264,7 @@ impl Fold<'_> {
             writer.write(&buffer)?;
             first = end;
         }
+        stored.finish(&mut |_, _| (self.keep_going)())?;
         (first..count).try_for_each(|at| writer.write(&row(at)?))
     }
 
@@ -319,53 +332,84 @@ enum Column {
 /// The topology as it lies on disk.
 struct Base {
     nodes: u64,
-    offsets: ArrayFile,
-    sources: ArrayFile,
+    offsets: ArrayRef,
+    sources: ArrayRef,
     /// Absent where an id is a position.
-    ids: Option<ArrayFile>,
+    ids: Option<ArrayRef>,
 }
 
 impl Base {
     fn open(data_set: &DataSet) -> Result<Self> {
-        let ids = data_set.has_array(EDGE_IDS).then(|| data_set.array(EDGE_IDS)).transpose()?;
         Ok(Self {
             nodes: data_set.num_nodes(),
-            offsets: ArrayFile::open(data_set.array(OFFSETS)?)?,
-            sources: ArrayFile::open(data_set.array(SOURCES)?)?,
-            ids: ids.map(ArrayFile::open).transpose()?,
+            offsets: data_set.array(OFFSETS)?,
+            sources: data_set.array(SOURCES)?,
+            ids: data_set.has_array(EDGE_IDS).then(|| data_set.array(EDGE_IDS)).transpose()?,
         })
     }
 
-    /// Where the lists of `first..end` begin, and where the last one ends.
-    fn bounds(&self, first: u64, end: u64) -> Result<Vec<u64>> {
-        let mut bytes = vec![0; ((end - first + 1) * 8) as usize];
-        self.offsets.read(first, &mut bytes)?;
-        let bounds: Vec<u64> =
-            bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-        let edges = self.sources.array().rows();
-        if bounds.windows(2).any(|pair| pair[0] > pair[1]) || bounds.iter().any(|&b| b > edges) {
-            return Err(Error::corrupt(format!("array `{OFFSETS}`: nodes {first} to {end}"))
-                .hint("run `outercore check DATASET`"));
+    /// Opens a column to read it once, from its first edge to its last.
+    fn column(&self, column: Column) -> Result<Stored> {
+        let array = match column {
+            Column::Sources => Some(&self.sources),
+            Column::Ids => self.ids.as_ref(),
+        };
+        Ok(Stored(array.cloned().map(VerifiedReader::open).transpose()?))
+    }
+}
+
+/// The offsets of the topology, read once and in order.
+struct Offsets {
+    stored: VerifiedReader,
+    edges: u64,
+    /// Where the list of the next node begins.
+    last: u64,
+}
+
+impl Offsets {
+    fn open(base: &Base) -> Result<Self> {
+        let mut stored = VerifiedReader::open(base.offsets.clone())?;
+        let mut last = [0; 8];
+        stored.read(&mut last)?;
+        Ok(Self { stored, edges: base.sources.rows(), last: u64::from_le_bytes(last) })
+    }
+
+    /// Where the lists of the next nodes begin, and where the last one ends.
+    fn next(&mut self, nodes: u64) -> Result<Vec<u64>> {
+        let first = self.stored.position() - 1;
+        let mut bytes = vec![0; (nodes * 8) as usize];
+        self.stored.read(&mut bytes)?;
+        let read = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let bounds: Vec<u64> = std::iter::once(self.last).chain(read).collect();
+        self.last = bounds.last().copied().unwrap_or(self.last);
+        if bounds.windows(2).any(|pair| pair[0] > pair[1]) || self.last > self.edges {
+            let text = format!("array `{OFFSETS}`: nodes {first} to {}", first + nodes);
+            return Err(Error::corrupt(text).hint("run `outercore check DATASET`"));
         }
         Ok(bounds)
     }
+}
 
-    /// Copies the edges at positions `start..end`, as `dtype`.
+/// A column of the topology; none where an id is a position.
+struct Stored(Option<VerifiedReader>);
+
+impl Stored {
+    /// Copies the edges at positions `start..end`, which are behind those of the last call, as
+    /// `dtype`.
     fn copy(
-        &self,
+        &mut self,
         (start, end): (u64, u64),
-        column: Column,
         dtype: DType,
         writer: &mut ArrayWriter,
         keep_going: KeepGoing<'_>,
     ) -> Result<()> {
-        let stored = match column {
-            Column::Sources => &self.sources,
-            Column::Ids => match &self.ids {
-                Some(ids) => ids,
-                None => return (start..end).try_for_each(|id| write_id(writer, dtype, id)),
-            },
+        let Some(stored) = &mut self.0 else {
+            return (start..end).try_for_each(|id| write_id(writer, dtype, id));
         };
+        if start == end {
+            return Ok(());
+        }
+        stored.skip_to(start, &mut |_, _| keep_going())?;
         let size = stored.array().dtype.size() as u64;
         let mut buffer = Vec::new();
         let mut at = start;
@@ -373,7 +417,7 @@ impl Base {
             keep_going()?;
             let edges = (COPY / size).min(end - at);
             buffer.resize((edges * size) as usize, 0);
-            stored.read(at, &mut buffer)?;
+            stored.read(&mut buffer)?;
             if stored.array().dtype == dtype {
                 writer.write(&buffer)?;
             } else {
@@ -386,6 +430,13 @@ impl Base {
             at += edges;
         }
         Ok(())
+    }
+
+    /// Compares the checksum of the whole column, lists that the delta replaces included: the delta
+    /// has copied their other edges.
+    fn finish(self, keep_going: KeepGoing<'_>) -> Result<()> {
+        let Some(stored) = self.0 else { return Ok(()) };
+        stored.finish(&mut |_, _| keep_going())
     }
 }
 

@@ -7,6 +7,7 @@ use outercore_core::{Error, ErrorKind, NodeId, Result};
 use outercore_format::DType;
 use outercore_layout::{Layout, Precision};
 use outercore_store::dataset::{ArrayFile, ArrayRef};
+use outercore_store::verified;
 
 use crate::fold::Fold;
 
@@ -14,14 +15,12 @@ impl Fold<'_> {
     /// Writes the layouts of the array `key`, which was just written: changed rows at their places,
     /// rows of new nodes at the end. Order and scales stay as they are.
     ///
-    /// A layout that is stale or damaged stays so; readers pass it over.
+    /// A layout that is stale or damaged becomes stale or stays so; readers pass it over, and a
+    /// check finds it. It can be built again, so it does not keep the fold from ending.
     pub fn layouts(&mut self, key: &str) -> Result<()> {
         for precision in Precision::ALL {
-            let opened = Layout::open(self.data_set, key, precision)
-                .and_then(|layout| layout.map(|layout| self.with_places(layout)).transpose());
-            match opened {
-                Ok(Some((layout, changed))) => self.layout(&layout, &changed)?,
-                Ok(None) => {}
+            match self.of_precision(key, precision) {
+                Ok(()) => {}
                 Err(error) => match error.kind() {
                     ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Version => {}
                     _ => return Err(error),
@@ -31,9 +30,19 @@ impl Fold<'_> {
         Ok(())
     }
 
+    fn of_precision(&mut self, key: &str, precision: Precision) -> Result<()> {
+        let Some(layout) = Layout::open(self.data_set, key, precision)? else { return Ok(()) };
+        let (layout, changed) = self.with_places(layout)?;
+        self.layout(&layout, &changed)
+    }
+
     /// A layout, and by place the nodes whose rows have changed.
     fn with_places(&self, layout: Layout) -> Result<(Layout, BTreeMap<u64, NodeId>)> {
         let rows = layout.array().rows();
+        if let Some(table) = layout.places() {
+            // A wrong place would put a row under another node, in an array with a new checksum.
+            verified::verify(table.clone(), &mut |_, _| self.look())?;
+        }
         let table = layout.places().cloned().map(ArrayFile::open).transpose()?;
         let changed = self.delta.changed_rows(&layout.array().key);
         let placed = changed.into_iter().map(|node| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
+use outercore_store::generations;
 
 use crate::committer::{Committer, REPLAY_MEMORY};
 use crate::fold::KeepGoing;
@@ -65,6 +66,9 @@ pub fn open_on(
             drop(request);
             fold_log(disk, root, &lock, keep_going)
                 .context("updates in the log cannot be folded into the arrays")?;
+            drop(data_set);
+            // What cannot be removed now is removed by the next writer.
+            let _ = generations::tidy_held(disk, root, &lock);
             return DataSet::open(root);
         }
         match &request {

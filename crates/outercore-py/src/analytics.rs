@@ -61,7 +61,7 @@ fn add_array(
         let file = editor.claim_file(key)?;
         let mut writer = ArrayWriter::create(&RealDisk, root, &file, dtype, &row_shape)?;
         writer.write(bytes)?;
-        editor.insert(key, writer.finish()?);
+        editor.replace(key, writer.finish()?);
         if !origin.is_empty() {
             editor.manifest_mut().provenance.options.insert(key.to_owned(), origin.into());
         }

@@ -4,6 +4,7 @@ use numpy::{IntoPyArray, PyReadonlyArray1};
 use outercore_core::{Error, Result};
 use outercore_format::DType;
 use outercore_store::dataset::DataSet as CoreDataSet;
+use outercore_store::verified::verify;
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
@@ -72,6 +73,14 @@ impl DataSet {
         let bytes = py.detach(|| self.inner.read_array(key)).map_err(to_python)?;
         let shape: Vec<usize> = array.shape.iter().map(|&n| n as usize).collect();
         numpy_array(py, array.dtype, bytes, shape)
+    }
+
+    /// Compares the checksum of an array, for a caller that maps its file and makes others of it.
+    fn verify_array(&self, py: Python<'_>, key: &str) -> PyResult<()> {
+        let array = self.inner.array(key).map_err(to_python)?;
+        let mut signals = Callback::new(None);
+        let result = py.detach(|| verify(array, &mut |_, _| signals.look()));
+        signals.settle(result, to_python)
     }
 
     /// Rows of an array, in the order of `ids`.

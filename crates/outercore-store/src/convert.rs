@@ -5,13 +5,14 @@ use std::path::Path;
 use half::{bf16, f16};
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_format::keys::Group;
-use outercore_format::{Checksum, DType, Roles, widen, words_of};
+use outercore_format::{DType, Roles, widen, words_of};
 use outercore_io::Disk;
 use serde::Serialize;
 
-use crate::dataset::{ArrayFile, ArrayRef, DataSet};
+use crate::dataset::ArrayRef;
 use crate::editor::ManifestEditor;
 use crate::npy::ArrayWriter;
+use crate::verified::for_each_rows;
 
 /// Bytes of rows that are read at a time.
 const CHUNK: u64 = 1 << 20;
@@ -34,11 +35,15 @@ pub struct Converted {
     pub after: Bytes,
     /// The most that a value has changed by rounding.
     pub largest_change: f64,
+    /// Whether a layout of the array was removed, which would be stale now.
+    pub layout_removed: bool,
 }
 
 /// Converts arrays of numbers to `to`, a smaller type; each value becomes the nearest one.
 ///
-/// The manifest is changed last and at once; until then the data set is as it was.
+/// The manifest is changed last and at once; until then the data set is as it was. An array that has
+/// the type already stays as it is, so that a command that was stopped can be repeated. Layouts of a
+/// converted array are removed with the same change.
 ///
 /// **Cost** reads and writes each array once; a few MiB of memory.
 ///
@@ -61,30 +66,50 @@ pub fn convert(
         return Err(Error::new(ErrorKind::Unsupported, text)
             .hint("convert the features before the first update"));
     }
-    let data_set = DataSet::open(root)?;
+    if !matches!(to, DType::F16 | DType::BF16 | DType::F32) {
+        let text = format!("type {to}, expected `float16`, `bfloat16` or `float32`");
+        return Err(Error::invalid(text));
+    }
+    let data_set = editor.data_set()?;
     let mut found = Vec::new();
     for key in arrays {
         let array = data_set.array(key)?;
         let context = || format!("array `{key}`");
         require_free(&array, &data_set.manifest().roles).with_context(context)?;
+        if array.dtype == to {
+            found.push(Converted {
+                array: array.key.clone(),
+                from: to,
+                to,
+                before: Bytes(array.data_len()),
+                after: Bytes(array.data_len()),
+                largest_change: 0.0,
+                layout_removed: false,
+            });
+            continue;
+        }
         require_smaller(&array, to).with_context(context)?;
         let file = editor.claim_file(&array.key)?;
         let mut writer = ArrayWriter::create(disk, root, &file, to, &array.shape[1..])?;
-        let change = write(&array, to, &mut writer, on_progress).with_context(context)?;
+        let change = write(&array, to, &mut writer, on_progress)?;
         let entry = writer.finish()?;
+        let after = Bytes(entry.data_len());
+        let text = format!("converted from {} to {to}", array.dtype);
+        editor.manifest_mut().provenance.options.insert(array.key.clone(), text.into());
+        let removed = editor.replace(&array.key, entry);
         found.push(Converted {
             array: array.key.clone(),
             from: array.dtype,
             to,
             before: Bytes(array.data_len()),
-            after: Bytes(entry.data_len()),
+            after,
             largest_change: change,
+            layout_removed: removed > 0,
         });
-        let text = format!("converted from {} to {to}", array.dtype);
-        editor.manifest_mut().provenance.options.insert(array.key.clone(), text.into());
-        editor.insert(&array.key, entry);
     }
-    editor.commit()?;
+    if found.iter().any(|one| one.from != one.to) {
+        editor.commit()?;
+    }
     Ok(found)
 }
 
@@ -98,10 +123,6 @@ fn require_free(array: &ArrayRef, roles: &Roles) -> Result<()> {
 }
 
 fn require_smaller(array: &ArrayRef, to: DType) -> Result<()> {
-    if !matches!(to, DType::F16 | DType::BF16 | DType::F32) {
-        let text = format!("type {to}, expected `float16`, `bfloat16` or `float32`");
-        return Err(Error::invalid(text));
-    }
     if array.dtype.size() > to.size() {
         return Ok(());
     }
@@ -116,22 +137,14 @@ fn write(
     writer: &mut ArrayWriter,
     on_progress: OnProgress<'_>,
 ) -> Result<f64> {
-    let file = ArrayFile::open(array.clone())?;
     let (row_bytes, columns) = (array.row_bytes(), array.row_elements() as usize);
-    let step = (CHUNK / row_bytes).max(1);
-    let (mut bytes, mut row, mut out) = (Vec::new(), Vec::new(), Vec::new());
-    let mut checksum = Checksum::new();
+    let (mut row, mut out) = (Vec::new(), Vec::new());
     let mut largest = 0.0f64;
-    let mut first = 0;
-    while first < array.rows() {
-        let rows = step.min(array.rows() - first);
+    for_each_rows(array, CHUNK, &mut |first, bytes| {
         on_progress("converting", first * row_bytes, array.data_len(), "bytes")?;
-        bytes.resize((rows * row_bytes) as usize, 0);
-        file.read(first * array.row_elements(), &mut bytes)?;
-        checksum.update(&bytes);
         out.clear();
         for (number, of_row) in (first..).zip(bytes.chunks_exact(row_bytes as usize)) {
-            let context = || format!("row {number}");
+            let context = || format!("array `{}`: row {number}", array.key);
             values(array.dtype, of_row, columns, &mut row).with_context(context)?;
             for (column, &value) in row.iter().enumerate() {
                 let became = push(value, to, &mut out);
@@ -143,14 +156,8 @@ fn write(
                 }
             }
         }
-        writer.write(&out)?;
-        first += rows;
-    }
-    let found = checksum.finish();
-    if found != array.checksum {
-        return Err(Error::corrupt(format!("checksum {found}, expected {}", array.checksum))
-            .hint("run `outercore check` on the data set"));
-    }
+        writer.write(&out)
+    })?;
     Ok(largest)
 }
 

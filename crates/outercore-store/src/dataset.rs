@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
 use outercore_format::keys::{self, Group};
-use outercore_format::{ArrayEntry, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Schema};
+use outercore_format::{
+    ArrayEntry, Checksum, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Schema,
+};
 
 use crate::generations::{self, Pin, Pinned};
 use crate::linked::LinkedDirectory;
@@ -106,6 +108,28 @@ impl ArrayRef {
         self.rows() * self.row_bytes()
     }
 
+    /// Compares the checksum of all bytes of the array with the manifest's.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the array.
+    pub fn require(&self, found: &Checksum) -> Result<()> {
+        let found = found.finish();
+        if found == self.checksum {
+            return Ok(());
+        }
+        let error = Error::corrupt(format!(
+            "array `{}`: checksum {found}, expected {}: damaged on disk; nothing was changed",
+            self.key, self.checksum
+        ));
+        // What is made of other arrays is made again by a command that the caller names.
+        Err(match keys::is_derived(&self.key) {
+            true => error,
+            false => {
+                error.hint("run `outercore check DATASET`, then copy or import the array again")
+            }
+        })
+    }
+
     /// Compares the file's length with the shape.
     pub(crate) fn check_len(&self, external: bool) -> Result<()> {
         let meta = std::fs::metadata(&self.path).map_err(|error| {
@@ -193,6 +217,12 @@ impl DataSet {
         }
         let old = generations::pin_old(&current.root, generation);
         old.map(|old| Self::of(&current.root, old)).transpose()
+    }
+
+    /// The current data set in `root`, for a writer that has locked the directory: it holds nothing,
+    /// so that the writer's own commit can remove what it replaces.
+    pub(crate) fn open_for_change(root: &Path) -> Result<Self> {
+        Ok(Self { _pin: None, ..Self::open(root)? })
     }
 
     /// The private copy in `directory`, which is removed with the last `DataSet` opened on it.
@@ -408,14 +438,18 @@ impl DataSet {
 
     /// The data bytes of a whole array.
     ///
-    /// **Cost**: holds and reads all of it; the checksum is not looked at.
+    /// **Cost**: holds and reads all of it.
     ///
     /// # Errors
-    /// `NotFound`; `Budget` if there is no memory for it; a failed or short read.
+    /// `NotFound`; `Budget` if there is no memory for it; a failed or short read; `Corrupt`: other
+    /// bytes than were written.
     pub fn read_array(&self, key: &str) -> Result<Vec<u8>> {
         let array = self.array(key)?;
         let mut bytes = zeroed(&array, array.data_len())?;
-        ArrayFile::open(array)?.read(0, &mut bytes)?;
+        ArrayFile::open(array.clone())?.read(0, &mut bytes)?;
+        let mut checksum = Checksum::new();
+        checksum.update(&bytes);
+        array.require(&checksum)?;
         Ok(bytes)
     }
 

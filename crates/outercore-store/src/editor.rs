@@ -197,6 +197,14 @@ impl<'a> ManifestEditor<'a> {
         })
     }
 
+    /// The data set as it is until the commit, which removes the files that it replaces.
+    ///
+    /// # Errors
+    /// As [`DataSet::open`].
+    pub fn data_set(&self) -> Result<DataSet> {
+        DataSet::open_for_change(&self.root)
+    }
+
     /// The manifest as it will be.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -258,6 +266,12 @@ impl<'a> ManifestEditor<'a> {
     /// Enters an array; one that is there under the same key is replaced.
     pub fn insert(&mut self, key: &str, entry: ArrayEntry) {
         self.manifest.arrays.insert(key.to_owned(), entry);
+    }
+
+    /// As [`ManifestEditor::insert`]; what was made of an array that is replaced is removed, see
+    /// [`Manifest::replace`]. Returns how many arrays that were.
+    pub fn replace(&mut self, key: &str, entry: ArrayEntry) -> usize {
+        self.manifest.replace(key, entry)
     }
 
     /// Commits, then removes the files that neither the new manifest nor a reader of an older one

@@ -25,6 +25,7 @@ pub mod paged;
 mod relation_names;
 pub mod row_values;
 pub mod topology;
+pub mod verified;
 
 pub use linked::{linked, remove_left};
 pub use topology::{Extent, Topology, resident};

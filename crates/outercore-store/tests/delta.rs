@@ -1,7 +1,7 @@
 //! A delta over a topology is the graph that its updates define.
 
 use outercore_core::{ErrorKind, Stream};
-use outercore_format::{NewEdge, Rows, Update, keys};
+use outercore_format::{Checksum, NewEdge, Rows, Update, keys};
 use outercore_io::{CostModel, Engine, EngineConfig};
 use outercore_store::check::{CheckOptions, check as check_data_set};
 use outercore_store::delta::{Applied, Delta, Overlay};
@@ -170,6 +170,13 @@ fn damaged_arrays_of_graphs_are_found_when_they_are_opened() {
         let stored = std::fs::read(&path).unwrap();
         let offset = stored.len() - bytes.len();
         std::fs::write(&path, [&stored[..offset], &bytes].concat()).unwrap();
+        let data_set = outercore_store::dataset::DataSet::open(directory.path()).unwrap();
+        let error = Delta::new(&data_set).unwrap_err();
+        assert!(error.to_string().contains("`graphs/first`: checksum"), "{error}");
+        // As a program would have written them.
+        let mut manifest = data_set.manifest().clone();
+        manifest.arrays.get_mut("graphs/first").unwrap().checksum = Checksum::of(&bytes);
+        std::fs::write(directory.path().join("graph.json"), manifest.to_json()).unwrap();
         let data_set = outercore_store::dataset::DataSet::open(directory.path()).unwrap();
         let error = Delta::new(&data_set).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);

@@ -6,6 +6,7 @@
 pub mod conformance;
 pub mod disk;
 pub mod far;
+pub mod fuzz;
 pub mod graph;
 mod hgt;
 pub mod live;

@@ -53,8 +53,13 @@ def convert(
         console.json_data(found)
         return
     for one in found:
+        if one["from"] == one["to"]:
+            console.data(f"{one['array']}: {one['to']} already, nothing was changed")
+            continue
         console.data(
             f"{one['array']}: {one['from']} to {one['to']}, {format_size(one['before'])} to "
             f"{format_size(one['after'])}; no value has changed by more than "
             f"{one['largest_change']:.3g}"
         )
+        if one["layout_removed"]:
+            console.data("its layout was removed: build another with `outercore layout`")

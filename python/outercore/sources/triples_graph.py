@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore._native import verify_arrays
 from outercore.errors import InvalidError
 from outercore.graph import Graph
 from outercore.graph_arrays import TRIPLES
@@ -29,10 +30,11 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
     """Heads and tails of the training triples as edges, with the names of the entities.
 
     Every entity is a node under its id. The edge array `relation` has the id of each edge's
-    relation, unless one is chosen; weights of triples are the edge array `weight`.
+    relation, unless one is chosen; weights of triples are the edge array `weight`. All of them are
+    read once before, to compare their checksums.
 
     Errors: `InvalidError` for a data set without triples; `NotFoundError` for a relation that is
-    not there, with similar ones.
+    not there, with similar ones; `CorruptError` for a damaged array.
     """
     graph = Graph(root)
     if TRIPLES not in graph.arrays:
@@ -42,6 +44,13 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
             f"`outercore add {quoted(root)} --features FILE`"
         )
     chosen = None if relation is None else graph.relation_id(relation)
+    kinds = ("entity", "relation") if chosen is None else ("entity",)
+    names = [
+        key for kind in kinds for part in _PARTS if (key := f"names/{kind}.{part}") in graph.arrays
+    ]
+    # The copies get checksums of their own, so damage must be found here.
+    weighted = [_WEIGHTS] if _WEIGHTS in graph.arrays else []
+    verify_arrays(graph.root, [TRIPLES, *weighted, *names])
     triples = mapped(graph.root, graph.arrays[TRIPLES])
     count = len(triples) if chosen is None else None
 
@@ -72,7 +81,7 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
     left = [key for key in sorted(graph.arrays) if not key.startswith(taken)]
     return GraphSource(
         [pushed(str(root), ends, first_id=None, files=files)],
-        _names(graph, ("entity", "relation") if chosen is None else ("entity",)),
+        [_name_array(graph, key) for key in names],
         graph.num_nodes,
         edge_arrays=arrays,
         reading=f"relation {relation}",
@@ -92,13 +101,7 @@ def _edge_array(name: str, dtype: np.dtype, count: int | None, chunks: Any) -> E
     return EdgeArray(name, lambda _mirrored: rows)
 
 
-def _names(graph: Graph, kinds: tuple[str, ...]) -> list[NodeArray]:
-    """The dictionary of the entities; that of the relations, where an edge array refers to it."""
-    found = []
-    for kind in kinds:
-        for part in _PARTS:
-            key = f"names/{kind}.{part}"
-            if key in graph.arrays:
-                rows = from_array(key, mapped(graph.root, graph.arrays[key]))
-                found.append(NodeArray("names", f"{kind}.{part}", rows))
-    return found
+def _name_array(graph: Graph, key: str) -> NodeArray:
+    """A part of the dictionary of the entities, or of the relations for the edge array."""
+    rows = from_array(key, mapped(graph.root, graph.arrays[key]))
+    return NodeArray("names", key.removeprefix("names/"), rows)

@@ -147,7 +147,10 @@ fn place(entry: &ArrayEntry) -> Result<()> {
 /// The three CSC arrays, in which edge types follow each other.
 fn topology(manifest: &Manifest) -> Result<()> {
     let schema = manifest.schema().map_err(as_corrupt)?;
-    let edges = manifest.edge_types.values().map(|edge_type| edge_type.count).sum();
+    let counts = manifest.edge_types.values().map(|edge_type| edge_type.count);
+    // Each is below 2^63; together they may be more than 64 bits hold.
+    let edges = counts.fold(0, u64::saturating_add);
+    count(edges).context("edges of all types")?;
     let part = |key: &'static str| (key, manifest.arrays.get(key));
 
     let (key, offsets) = part(keys::OFFSETS);

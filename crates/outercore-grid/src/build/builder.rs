@@ -99,6 +99,7 @@ impl<'a> Builder<'a> {
         if facts.check_ordering(order(Order::Natural)).is_err() {
             self.check_ordering(&facts, order(Order::Degree))?;
         }
+        self.input.verify(&mut |done, total| on_progress("verifying", done, total, "bytes"))?;
         let (mut single, mut double) = (Vec::new(), Vec::new());
         match &weights {
             Some(weights) if record == size_of::<u128>() => double = weights.read()?,

@@ -42,7 +42,7 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
 /// The bytes of the grid depend on the graph, the weights, the order and the partition size alone,
 /// not on the memory or the threads.
 ///
-/// **Cost**: reads the sources two or three times; writes 4 bytes a stored edge (8 or 16 with
+/// **Cost**: reads the sources three or four times, once for their checksum; writes 4 bytes a stored edge (8 or 16 with
 /// weights) to a temporary file unless half the memory holds them, and the grid. Memory: 12 bytes a
 /// node (8 in natural order), with several types 4 bytes a column, 4 or 8 bytes a row of the weights,
 /// buffers. While somebody else writes to the data set it waits; where they built the grid, it is
@@ -93,7 +93,7 @@ pub fn build(
     let waits = &mut || on_progress("waiting for another writer", 0, 0, "");
     let mut editor = ManifestEditor::wait(disk, root, waits)?;
     // Whoever wrote to it may have built the grid.
-    let data_set = &DataSet::open(root)?;
+    let data_set = &editor.data_set()?;
     if Grid::is_built(data_set) && !options.overwrite {
         return kept(data_set, options, started);
     }

@@ -3,7 +3,8 @@
 use outercore_core::{Error, Result};
 use outercore_format::DType;
 use outercore_store::arrays::append_f64;
-use outercore_store::dataset::{ArrayFile, DataSet};
+use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::verified::VerifiedReader;
 
 use super::input::READ;
 use super::record::Weight;
@@ -12,7 +13,7 @@ use crate::source::GridSource;
 /// The edge array of weights that was asked for.
 pub(super) struct Weights {
     name: String,
-    stored: ArrayFile,
+    stored: ArrayRef,
 }
 
 impl Weights {
@@ -31,13 +32,12 @@ impl Weights {
         if !data_set.has_array(&key) {
             return Err(source.no_array(data_set, name));
         }
-        let stored = ArrayFile::open(data_set.array(&key)?)?;
-        let (array, found) = (stored.array(), stored.array().rows());
-        if array.shape.len() != 1 || rows.is_some_and(|rows| rows != found) {
+        let stored = data_set.array(&key)?;
+        if stored.shape.len() != 1 || rows.is_some_and(|rows| rows != stored.rows()) {
             let expected = rows.map_or("one number a row".to_owned(), |rows| format!("[{rows}]"));
             return Err(Error::invalid(format!(
                 "edge array `{name}`: shape {:?}, expected {expected}",
-                array.shape
+                stored.shape
             )));
         }
         Ok(Self { name: name.to_owned(), stored })
@@ -45,7 +45,7 @@ impl Weights {
 
     /// Rows of the array.
     pub(super) fn rows(&self) -> u64 {
-        self.stored.array().rows()
+        self.stored.rows()
     }
 
     /// Whether some weight is no `float32`.
@@ -56,7 +56,7 @@ impl Weights {
     /// As [`Weights::read`].
     pub(super) fn are_wide(&self) -> Result<bool> {
         let wide = [DType::F64, DType::I32, DType::I64, DType::U32, DType::U64];
-        if !wide.contains(&self.stored.array().dtype) {
+        if !wide.contains(&self.stored.dtype) {
             return Ok(false);
         }
         let mut found = false;
@@ -70,7 +70,7 @@ impl Weights {
     ///
     /// # Errors
     /// `Invalid`, with the first row whose weight is not finite, or an integer that `float64` does
-    /// not hold exactly.
+    /// not hold exactly. `Corrupt`: other bytes than were written.
     pub(super) fn read<W: Weight>(&self) -> Result<Vec<W>> {
         let mut all = Vec::with_capacity(self.rows() as usize);
         self.each(&mut |weights| all.extend(weights.iter().map(|&weight| W::nearest(weight))))?;
@@ -79,15 +79,16 @@ impl Weights {
 
     /// Calls `each` with all weights in turn, some at a time.
     fn each(&self, each: &mut dyn FnMut(&[f64])) -> Result<()> {
-        let (dtype, rows) = (self.stored.array().dtype, self.rows());
+        let (dtype, rows) = (self.stored.dtype, self.rows());
         let mut buffer = vec![0u64; READ / 8 / 8];
         let mut weights = Vec::new();
+        let mut stored = VerifiedReader::open(self.stored.clone())?;
         let mut first = 0;
         while first < rows {
             let room = (8 * buffer.len() / dtype.size()) as u64;
             let part = room.min(rows - first) as usize;
             let bytes = &mut bytemuck::cast_slice_mut(&mut buffer)[..part * dtype.size()];
-            self.stored.read(first, bytes)?;
+            stored.read(bytes)?;
             weights.clear();
             let beyond = append_f64(dtype, bytes, &mut weights);
             if let Some(at) = weights.iter().position(|weight: &f64| !weight.is_finite()) {
@@ -105,7 +106,7 @@ impl Weights {
             each(&weights);
             first += part as u64;
         }
-        Ok(())
+        stored.finish(&mut |_, _| Ok(()))
     }
 
     fn refused(&self, row: u64, weight: f64) -> Error {

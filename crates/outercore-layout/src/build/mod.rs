@@ -18,9 +18,10 @@ use outercore_store::dataset::{ArrayRef, DataSet};
 use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
 use outercore_store::resident::ResidentTopology;
+use outercore_store::verified;
 use serde::Serialize;
 
-pub(crate) use self::measure::each_chunk;
+pub(crate) use self::measure::CHUNK;
 use self::measure::measure;
 pub(crate) use self::rows::Steps;
 use self::rows::{RowWriter, STAGING, Source};
@@ -91,8 +92,8 @@ pub struct BuildSummary {
 /// The bytes of the layout depend on the array, the topology, the order and the precision alone.
 ///
 /// **Cost** an order reads the topology into memory, see [`Order::nodes`]. `int8` reads the array
-/// once more. Rows are read once where the order is that of the ids, otherwise at most once for each
-/// part of them that memory holds. While somebody else writes to the data set it waits.
+/// once more, another order to compare its checksum. Rows are read once where the order is that of
+/// the ids, otherwise at most once for each part of them that memory holds. While somebody else writes to the data set it waits.
 ///
 /// # Errors
 /// `Budget`, with the least that works. `NotFound`: no such array. `Invalid`: an array that has no
@@ -111,7 +112,7 @@ pub fn build(
     let waits = &mut || on_progress("waiting for another writer", 0, 0, "");
     let editor = ManifestEditor::wait(disk, root, waits)?;
     // Whoever wrote to it may have built the layout.
-    let data_set = &DataSet::open(root)?;
+    let data_set = &editor.data_set()?;
     if options.method != Method::None {
         data_set.require_one_type("a layout in another order")?;
     }
@@ -222,7 +223,13 @@ impl Build<'_> {
             self.places(nodes)?;
         }
         let scales = match self.options.precision {
-            Precision::Exact => None,
+            Precision::Exact => {
+                // Rows are read by place, in no order that a checksum could follow.
+                verified::verify(self.array.clone(), &mut |done, total| {
+                    on_progress("verifying", done, total, "bytes")
+                })?;
+                None
+            }
             Precision::Int8 => {
                 let scales = measure(&self.array, on_progress)?;
                 self.floats(Part::Scale, scales.scale())?;

@@ -7,9 +7,10 @@ use outercore_format::{DType, widen, words_of};
 use outercore_io::{CostModel, Engine, EngineConfig, RowLayout, plan_rows};
 use outercore_store::dataset::ArrayRef;
 use outercore_store::npy::ArrayWriter;
+use outercore_store::verified::for_each_rows;
 
 use super::OnProgress;
-use super::measure::each_chunk;
+use super::measure::CHUNK;
 use crate::Scales;
 
 /// Bytes of a row while it waits for its place, besides its values: its node, its place and the read
@@ -80,7 +81,7 @@ impl<'a> RowWriter<'a> {
             return self.writer.write(rows);
         };
         // A part at a time, so that the steps take no more than a buffer.
-        let part = (super::measure::CHUNK as usize / self.row_bytes).max(1) * self.row_bytes;
+        let part = (CHUNK as usize / self.row_bytes).max(1) * self.row_bytes;
         for rows in rows.chunks(part) {
             stored.clear();
             for row in rows.chunks_exact(self.row_bytes) {
@@ -106,7 +107,7 @@ impl Source<'_> {
         writer: &mut RowWriter<'_>,
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
-        each_chunk(self.array, &mut |first, bytes| {
+        for_each_rows(self.array, CHUNK, &mut |first, bytes| {
             on_progress("writing", first * self.array.row_bytes(), self.array.data_len(), "bytes")?;
             writer.write(bytes)
         })

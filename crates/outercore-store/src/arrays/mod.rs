@@ -261,7 +261,7 @@ pub struct ImportedArray {
 impl ImportedArray {
     /// Enters the array and its role.
     pub fn add_to(&self, manifest: &mut Manifest) {
-        manifest.arrays.insert(self.key.clone(), self.entry.clone());
+        manifest.replace(&self.key, self.entry.clone());
         let roles = &mut manifest.roles;
         match &self.target {
             Target::Features => match Group::of(&self.key) {

@@ -111,8 +111,9 @@ impl World {
         drop(ManifestEditor::open(&RealDisk, &self.root));
         let lock = FileLock::try_directory(&self.root).unwrap().unwrap();
         drop(Committer::open(&RealDisk, &self.root, &lock).unwrap());
+        let manifest = DataSet::read_manifest(&self.root).unwrap();
         let mut named: BTreeSet<PathBuf> =
-            data_set.manifest().arrays.values().map(|entry| self.root.join(&entry.file)).collect();
+            manifest.arrays.values().map(|entry| self.root.join(&entry.file)).collect();
         named.insert(self.root.join(MANIFEST_FILE));
         let mut left = BTreeSet::new();
         files(&self.root, &mut left);

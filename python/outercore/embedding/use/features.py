@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Progress
+from outercore._native import Progress, verify_arrays
 from outercore.embedding.use.embedding import has_names
 from outercore.embedding.use.matching import match_names
 from outercore.errors import InvalidError
@@ -68,6 +68,7 @@ def add_features(
 
     Raises:
         InvalidError: the name is taken; nodes without an embedding; another number of nodes.
+        CorruptError: the array beside is damaged.
 
     Example:
         >>> import outercore as oc
@@ -93,6 +94,9 @@ def add_features(
             f"first is node {first}\nhint: `--missing zeros` gives them rows of zeros"
         )
     origin = f"embedding {embedding.root}"
+    if beside is not None:
+        # Its rows get a checksum of their own, so damage must be found here.
+        verify_arrays(graph.root, [graph.key(beside)])
     if places is None and beside is None:
         # As it lies on the disk.
         graph.add_node_array(name, embedding.entities, overwrite=overwrite, origin=origin)

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use outercore_core::{Error, Result};
 use outercore_format::{DType, keys};
-use outercore_store::dataset::{ArrayFile, DataSet};
+use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
+use outercore_store::verified::VerifiedReader;
 
 use super::{Buffers, Chunk, Ids, Pass, READ, too_many};
 use crate::source::{Columns, EdgePart};
@@ -59,7 +60,7 @@ fn read_ids(
 pub(super) struct Csc {
     source: Columns,
     nodes: u64,
-    offsets: ArrayFile,
+    offsets: ArrayRef,
     sources: ArrayFile,
     /// Absent where not needed, or where the id of an arc is its position.
     ids: Option<ArrayFile>,
@@ -78,7 +79,7 @@ impl Csc {
             true => Some(open(keys::EDGE_IDS)?),
             false => None,
         };
-        let (offsets, sources) = (open(keys::OFFSETS)?, open(keys::SOURCES)?);
+        let (offsets, sources) = (data_set.array(keys::OFFSETS)?, open(keys::SOURCES)?);
         Ok(Self { source, nodes, offsets, sources, ids })
     }
 
@@ -109,8 +110,12 @@ impl Csc {
 
     /// Bytes of the arrays that are read.
     pub(super) fn bytes(&self) -> u64 {
-        let arrays = [Some(&self.offsets), Some(&self.sources), self.ids.as_ref()];
-        arrays.into_iter().flatten().map(|stored| stored.array().data_len()).sum()
+        self.offsets.data_len() + self.read_in_parallel().map(ArrayRef::data_len).sum::<u64>()
+    }
+
+    /// The arrays of which threads read chunks, in no order that a checksum could follow.
+    pub(super) fn read_in_parallel(&self) -> impl Iterator<Item = &ArrayRef> {
+        [Some(&self.sources), self.ids.as_ref()].into_iter().flatten().map(ArrayFile::array)
     }
 
     /// Bytes a [`Buffers`] holds for each arc of a chunk.
@@ -123,8 +128,8 @@ impl Csc {
     /// Arcs in each column.
     ///
     /// # Errors
-    /// `Corrupt`: offsets that fall, or contradict the number of arcs. `Unsupported`: 2^32 arcs into
-    /// one node.
+    /// `Corrupt`: offsets that fall, contradict the number of arcs, or are not as they were written.
+    /// `Unsupported`: 2^32 arcs into one node.
     pub(super) fn column_degrees(
         &self,
         on_columns: &mut dyn FnMut(u64) -> Result<()>,
@@ -136,6 +141,8 @@ impl Csc {
         let columns = self.source.columns();
         let mut degrees = Vec::with_capacity(self.columns() as usize);
         let mut buffer = vec![0u64; READ / 8];
+        let mut offsets = VerifiedReader::open(self.offsets.clone())?;
+        offsets.skip_to(columns.start, &mut |_, _| Ok(()))?;
         let mut before = self.source.arcs().start;
         let mut row = columns.start;
         // Where the next edge type ends, and after how many arcs.
@@ -143,7 +150,7 @@ impl Csc {
         let mut next = ends.next();
         while row <= columns.end {
             let part = buffer.len().min((columns.end + 1 - row) as usize);
-            self.offsets.read(row, bytemuck::cast_slice_mut(&mut buffer[..part]))?;
+            offsets.read(bytemuck::cast_slice_mut(&mut buffer[..part]))?;
             for &offset in &buffer[..part] {
                 let degree = offset
                     .checked_sub(before)
@@ -170,6 +177,7 @@ impl Csc {
             }
             on_columns((row - columns.start).min(self.columns()))?;
         }
+        offsets.finish(&mut |_, _| Ok(()))?;
         Ok(degrees)
     }
 

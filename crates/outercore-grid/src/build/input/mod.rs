@@ -4,7 +4,9 @@ mod csc;
 mod triples;
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_store::dataset::DataSet;
+use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::npy::OnBytes;
+use outercore_store::verified;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
@@ -110,8 +112,29 @@ impl Input {
     pub(super) fn bytes(&self) -> u64 {
         match &self.arrays {
             Arrays::Csc(csc) => csc.bytes(),
-            Arrays::Triples(triples) => triples.bytes(),
+            Arrays::Triples(triples) => triples.array().data_len(),
         }
+    }
+
+    /// Compares the checksums of the arrays that passes read in parallel. A grid keeps them as what
+    /// it was made of, so it must not be made of anything else.
+    ///
+    /// **Cost** one sequential read of them: a pass of its own, since a checksum needs their order.
+    ///
+    /// # Errors
+    /// `Corrupt`: other bytes than were written. Failed reads; those of `on_bytes`.
+    pub(super) fn verify(&self, on_bytes: OnBytes<'_>) -> Result<()> {
+        let arrays: Vec<&ArrayRef> = match &self.arrays {
+            Arrays::Csc(csc) => csc.read_in_parallel().collect(),
+            Arrays::Triples(triples) => vec![triples.array()],
+        };
+        let total = arrays.iter().map(|array| array.data_len()).sum();
+        let mut before = 0;
+        for array in arrays {
+            verified::verify(array.clone(), &mut |done, _| on_bytes(before + done, total))?;
+            before += array.data_len();
+        }
+        Ok(())
     }
 
     /// Bytes a [`Buffers`] holds for each arc of a chunk.

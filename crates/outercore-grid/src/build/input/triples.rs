@@ -2,7 +2,7 @@
 
 use outercore_core::{Error, Result};
 use outercore_format::{DType, keys};
-use outercore_store::dataset::{ArrayFile, DataSet};
+use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
 use super::{Buffers, Chunk, Ids, Pass};
 
@@ -41,8 +41,8 @@ impl Triples {
         Ok(Self { rows: ArrayFile::open(array)?, nodes, relation })
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.rows.array().data_len()
+    pub(super) fn array(&self) -> &ArrayRef {
+        self.rows.array()
     }
 
     /// Reads a chunk and calls `each(tail, [head], row)` for each of its triples that count.
