@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.sources.npy import MOST_EMPTY
+
 _CODES = frozenset(["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
 _LEAST, _MOST = -(2**63), 2**64 - 1
 """Whole numbers that NumPy has."""
@@ -126,7 +128,7 @@ class _Machine:
         return [self._pop() for _ in range(count)][::-1]
 
     def _pop_to_mark(self) -> list[Any]:
-        items = []
+        items = list[Any]()
         while self._stack:
             item = self._stack.pop()
             if item is _MARK:
@@ -354,10 +356,10 @@ def _shaped(shape: Any, kind: _Type, order: str, data: Any) -> NDArray[Any]:
 def nothing(shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
     """An array without values.
 
-    Errors: `Refused` for one with rows, which cost time all the same.
+    Errors: `Refused` for one with many rows, which cost time all the same.
     """
-    if shape and shape[0]:
-        raise Refused("an array of rows without a column")
+    if max(shape, default=0) > MOST_EMPTY:
+        raise Refused("rows without a number")
     return np.empty(shape, dtype)
 
 

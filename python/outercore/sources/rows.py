@@ -80,6 +80,8 @@ class Reading:
     rows_of: Literal["nodes", "edges"] = "nodes"
     is_in_order: bool = False
     """Whether rows are in their order, whatever columns of ids say."""
+    outside_files: bool = False
+    """Whether the description of a folder may name files outside of it."""
 
     @property
     def node_ids(self) -> NodeIds:
@@ -415,7 +417,7 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
     step = _rows_per_chunk(dtype, width)
 
     def chunks() -> Iterator[NDArray]:
-        values = np.load(spec.path, mmap_mode="r", allow_pickle=False)
+        values = open_npy(spec, "array")
         for first in range(0, count, step):
             part = np.ascontiguousarray(values[first : first + step]).astype(dtype, copy=False)
             yield part if width is None else part.reshape(-1, width)

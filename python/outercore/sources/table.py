@@ -17,11 +17,13 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.sources.input_file import require_file
 from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
 _BATCH = 1 << 17
-_PARQUET = ("*.parquet", "*.pq")
+PARQUET = ("*.parquet", "*.pq")
+"""The files of a directory that is one table."""
 
 Missing = Literal["nan", "minus_one"]
 """What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
@@ -129,7 +131,7 @@ def is_parquet(path: Path) -> bool:
     if not path.is_dir():
         return suffix_of(path) == ".parquet"
     deeper = ("*/", "*/*/", "*/*/*/")
-    found = (at for way in deeper for kind in _PARQUET for at in path.glob(way + kind))
+    found = (at for way in deeper for kind in PARQUET for at in path.glob(way + kind))
     below = min(found, default=None)
     if below is not None and not (path / "raw").is_dir():
         raise UnsupportedError(
@@ -138,7 +140,7 @@ def is_parquet(path: Path) -> bool:
             f"`pyarrow.parquet.write_table(pyarrow.dataset.dataset('{path}', "
             "partitioning='hive').to_table(), 'one.parquet')`"
         )
-    return any(at for kind in _PARQUET for at in path.glob(kind))
+    return any(at for kind in PARQUET for at in path.glob(kind))
 
 
 def natural(path: Path) -> list[tuple[int, str]]:
@@ -224,7 +226,7 @@ class ParquetTable:
         """The files, in their order."""
         if not self.path.is_dir():
             return [self.path]
-        return sorted((at for kind in _PARQUET for at in self.path.glob(kind)), key=natural)
+        return sorted((at for kind in PARQUET for at in self.path.glob(kind)), key=natural)
 
     @cached_property
     def schema(self) -> Any:
@@ -370,6 +372,7 @@ def _is_text(kind: Any) -> bool:
 @contextmanager
 def parquet_file(path: Path) -> Iterator[Any]:
     """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
+    require_file(path, "Parquet file")
     try:
         file = pa.parquet.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
