@@ -12,6 +12,9 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.table import PARQUET
 from outercore.sources.yaml_file import shown
 
+_MOST_SHOWN = 500
+"""Characters of a path in a message."""
+
 
 def described_file(folder: Path, name: str, where: str, *, outside: bool) -> Path:
     """The file, or directory of Parquet files, that a description in `folder` names.
@@ -22,14 +25,15 @@ def described_file(folder: Path, name: str, where: str, *, outside: bool) -> Pat
     """
     path = folder / name
     try:
-        is_there = path.exists()
-    except OSError:
-        # Longer than a name may be.
-        is_there = False
-    if is_there or path.is_symlink():
         require_inside(folder, path, where, outside=outside)
+        is_there = path.exists()
+    except InvalidError:
+        raise
+    except (OSError, ValueError, RuntimeError):
+        # Longer than a name may be, with a zero byte, or links in a circle.
+        is_there = False
     if not is_there:
-        raise NotFoundError(f"{where}: file `{shown(path)}` does not exist")
+        raise NotFoundError(f"{where}: file `{shown(path, _MOST_SHOWN)}` does not exist")
     return path
 
 
@@ -42,7 +46,7 @@ def require_inside(folder: Path, path: Path, where: str, *, outside: bool) -> No
     for one in (path, *parts):
         if not one.resolve().is_relative_to(root):
             raise InvalidError(
-                f"{where}: `{shown(one)}` is outside of the folder `{folder}`\n"
+                f"{where}: `{shown(one, _MOST_SHOWN)}` is outside of the folder `{folder}`\n"
                 "hint: put the file into the folder, or, where you trust the description, pass "
                 "`--outside-files`"
             )

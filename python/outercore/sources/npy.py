@@ -71,6 +71,8 @@ def read_header(file: IO[bytes], where: str) -> Header:
         ) from None
     if dtype.hasobject:
         raise InvalidError(f"{where}: expected numbers, found Python objects")
+    if not dtype.itemsize:
+        raise InvalidError(f"{where}: expected numbers, found {dtype}, which has no bytes")
     # A Boolean is an `int` to NumPy.
     whole = all(type(extent) is int and 0 <= extent <= _MOST_ROWS for extent in shape)
     if not whole or len(shape) > _MOST_AXES or prod(max(one, 1) for one in shape) > _MOST_ROWS:

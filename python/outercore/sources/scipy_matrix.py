@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.sources.npy import require_numbers
-from outercore.sources.npz import open_member, read_member
+from outercore.sources.npz import NpzMember, open_member, read_member
 
 _CHUNK = 1 << 20
 
@@ -100,7 +100,7 @@ def sparse_edges(path: Path) -> SparseMatrix:
             for row, column in pairs:
                 yield inside(row), inside(column)
             return
-        indices = _Values(open_member(path, ("indices",)).values(_CHUNK))
+        indices = _Values(open_member(path, ("indices",)))
         for first, bounds in _pointers(path, rows, prod(data.shape)):
             place, last = int(bounds[0]), int(bounds[-1])
             while place < last:
@@ -136,10 +136,10 @@ def _pointers(path: Path, rows: int, count: int) -> Iterator[tuple[int, NDArray[
 
 
 class _Values:
-    """Values of chunks, as many at a time as are asked for."""
+    """The values of a member, as many at a time as are asked for."""
 
-    def __init__(self, chunks: Iterator[NDArray[Any]]) -> None:
-        self._chunks = chunks
+    def __init__(self, member: NpzMember) -> None:
+        self._member, self._chunks = member, member.values(_CHUNK)
         self._rest: NDArray[Any] = np.empty(0, np.int64)
 
     def take(self, most: int) -> NDArray[Any]:
@@ -147,6 +147,6 @@ class _Values:
         if not len(self._rest):
             self._rest = next(self._chunks, self._rest)
         if not len(self._rest):
-            raise CorruptError("a sparse matrix: `indptr` says more than there is in `indices`")
+            raise CorruptError(f"{self._member}: fewer than `indptr` says")
         found, self._rest = self._rest[:most], self._rest[most:]
         return found

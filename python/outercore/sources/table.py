@@ -307,7 +307,7 @@ class ParquetTable:
                 try:
                     for batch in file.iter_batches(batch_size=rows, columns=columns):
                         yield [batch.column(name) for name in columns]
-                except (pa.ArrowInvalid, OSError) as error:
+                except (pa.ArrowException, OSError) as error:
                     raise InvalidError(f"Parquet file `{path}`: {error}") from None
 
     def numbers(
@@ -319,9 +319,10 @@ class ParquetTable:
             rows = np.empty((len(batch[0]), len(columns)), dtype)
             for place, (name, column) in enumerate(zip(columns, batch, strict=True)):
                 where = f"`{self.path}`: column `{name}`"
-                values = _numbers(column)
-                if pa.types.is_decimal(column.type):
-                    _require_same_decimals(column, values, where, first)
+                with _arrow_errors(where):
+                    values = _numbers(column)
+                    if pa.types.is_decimal(column.type):
+                        _require_same_decimals(column, values, where, first)
                 if column.null_count:
                     empty = np.asarray(column.is_null())
                     fill: Any = np.nan if dtype.kind == "f" else -1
@@ -359,7 +360,8 @@ class ParquetTable:
         known = pa.types.is_integer(kind) or _is_text(kind)
         if not (known or (pa.types.is_null(kind) and empty is not None)):
             raise InvalidError(f"{where}: expected names or integers, found {kind}")
-        texts = column.cast(pa.large_string())
+        with _arrow_errors(where):
+            texts = column.cast(pa.large_string())
         return texts if empty is None else texts.fill_null(empty)
 
 
@@ -375,12 +377,23 @@ def parquet_file(path: Path) -> Iterator[Any]:
     require_file(path, "Parquet file")
     try:
         file = pa.parquet.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InvalidError(f"Parquet file `{path}`: {error}") from None
     try:
         yield file
     finally:
         file.close()
+
+
+@contextmanager
+def _arrow_errors(where: str) -> Iterator[None]:
+    """Turns what Arrow says of values that it cannot convert into our error about the column."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise InvalidError(
+            f"{where}: {error}\nhint: store the values in a type that holds them, such as float64"
+        ) from None
 
 
 def _numbers(column: Any) -> NDArray[Any]:

@@ -112,8 +112,8 @@ def read_yaml(path: Path) -> Any:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}: " if mark is not None else ""
         raise InvalidError(f"`{path}`: {line}{error.problem}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        # PyYAML turns an escape beyond Unicode into a ValueError.
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # An escape beyond Unicode is one of the latter two.
         raise InvalidError(f"`{path}`: {error}") from None
 
 
@@ -168,9 +168,9 @@ def count_of(value: Any, where: str) -> int:
     return int(text)
 
 
-def shown(value: Any) -> str:
-    """What messages show of a value."""
+def shown(value: Any, most: int = _MOST_SHOWN) -> str:
+    """What messages show of a value: a text of at most so many characters."""
     if isinstance(value, (dict, list)):
         return "a map" if isinstance(value, dict) else "a list"
     text = str(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return text if len(text) <= most else f"{text[:most]}..."
