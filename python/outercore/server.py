@@ -13,6 +13,7 @@ from outercore import _core
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import NotFoundError
+from outercore.sealed import parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,11 +205,16 @@ def model_of(run: Path) -> tuple[str, Path]:
     )
 
 
+_LONGEST_HEADER = 100_000_000
+"""Bytes of a header, as the library safetensors has it."""
+
+
 def is_of(exported: Path, trained: Path) -> bool:
     """Whether an exported model is that of these trained weights; false where one is missing."""
     try:
         with (exported / "model.safetensors").open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            length = int.from_bytes(file.read(8), "little")
+            header = parse_json(file.read(min(length, _LONGEST_HEADER)))
         weights = (trained / "model.safetensors").read_bytes()
         found: str = header["__metadata__"]["trained"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Files in the form of `torch.save`, built operation by operation: also those that it never writes."""
+"""Files in the form of `torch.save`, built by hand: also those that it never writes."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,7 +22,10 @@ from outercore.sources.npy import read_header
 
 _MOST_UNPACKED = 1 << 28
 """Bytes of a packed member that is read whole: packed, it may be a thousand times smaller."""
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError)
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError),
+    *(lzma.LZMAError, NotImplementedError, RuntimeError, struct.error),
+)
 """What reading a damaged archive raises."""
 
 
@@ -48,7 +53,7 @@ class NpzMember:
         Cost: a packed member is unpacked from its beginning up to `first`.
         """
         end = prod(self.shape) if last is None else last
-        with zipfile.ZipFile(self.archive) as archive, archive.open(self.member) as file:
+        with _zip(self.archive) as archive, self._opened(archive) as file:
             with self._undamaged():
                 file.seek(self.data_offset + first * self.dtype.itemsize)
             for start in range(first, end, step):
@@ -73,6 +78,10 @@ class NpzMember:
         if not self.fortran:
             return self
         return replace(self, shape=self.shape[::-1], fortran=False)
+
+    def _opened(self, archive: zipfile.ZipFile) -> IO[bytes]:
+        with self._undamaged():
+            return archive.open(self.member)
 
     def _exactly(self, file: IO[bytes], count: int) -> bytes:
         wanted = count * self.dtype.itemsize
@@ -126,7 +135,9 @@ def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
             with opened.open(f"{name}.npy") as file:
                 found = _described(archive, f"{name}.npy", file)
             there = opened.getinfo(f"{name}.npy").file_size - found.data_offset
-        except (*_DAMAGED, NotImplementedError, RuntimeError) as error:
+        except InvalidError:
+            raise
+        except _DAMAGED as error:
             raise InvalidError(f"`{archive}:{name}`: {error}") from None
     if there < found.size:
         raise InvalidError(
@@ -177,7 +188,7 @@ def _zip(archive: Path) -> zipfile.ZipFile:
     require_file(archive, "archive")
     try:
         return zipfile.ZipFile(archive)
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError):
         raise InvalidError(
             f"archive `{archive}`: expected `.npz` as NumPy writes it, found another file\n"
             "hint: if the copy was cut short, copy it again"

@@ -375,6 +375,8 @@ def npz_rows(member: NpzMember) -> RowSource:
     if len(member.shape) not in (1, 2):
         raise InvalidError(f"{member}: expected [rows] or [rows, width], found {member.shape}")
     width = None if len(member.shape) == 1 else member.shape[1]
+    if width == 0:
+        raise InvalidError(f"{member}: expected columns, found {member.shape}")
     step = _rows_per_chunk(member.dtype, width)
 
     def chunks() -> Iterator[NDArray]:
@@ -413,6 +415,8 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
             "hint: save `array.reshape(len(array), -1)`, or fill it before"
         )
     width = int(np.prod(array.shape[1:])) if array.ndim > 1 else None
+    if width == 0:
+        raise InvalidError(f"{where}: expected columns, found {array.shape}")
     dtype, count = array.dtype.newbyteorder("="), len(array)
     step = _rows_per_chunk(dtype, width)
 

@@ -43,7 +43,11 @@ _LARGEST_PICKLE = 1 << 28
 """Bytes of a pickle: it holds names and arrays of NumPy, tensors are beside it."""
 _TIMES = 4
 """How often the bytes of a file may be used by several tensors."""
-_DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, struct.error)
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, struct.error, OSError),
+    # Of a part that is encrypted, or packed in an unknown way.
+    *(RuntimeError, NotImplementedError),
+)
 """What reading a damaged archive raises."""
 
 
@@ -63,8 +67,7 @@ def read_torch(path: Path) -> Any:
             f"{where}: holds {error}, which is not read\n"
             "hint: numbers and arrays only; save them by `numpy.save`"
         ) from None
-    # An encrypted part is a RuntimeError, a part packed in another way a NotImplementedError.
-    except (*_DAMAGED, RuntimeError, NotImplementedError) as error:
+    except _DAMAGED as error:
         raise InvalidError(
             f"{where}: expected a file of `torch.save`, found another one, or a damaged one "
             f"({error})"

@@ -130,7 +130,6 @@ def _rows_for(path: Path, count: int, what: str, dtype: Any) -> NDArray[Any]:
 
 def _read(path: Path, dtype: Any) -> NDArray[Any]:
     require_file(path, "table")
-    require_file(path, "table")
     with warnings.catch_warnings():
         # An empty file is told by its number of rows.
         warnings.simplefilter("ignore", UserWarning)
