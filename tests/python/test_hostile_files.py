@@ -71,7 +71,7 @@ CHAIN = "a0: &a0 [x]\n" + "".join(f"a{one}: &a{one} [*a{one - 1}]\n" for one in 
         ("a: 1\n" * 2, "`a` is there twice"),
         ('a: "\\UFFFFFFFF"\n', "tables.yaml`: "),
         ("[a]: 1\n", "expected a name before the colon"),
-        ("x" * (1 << 20) + "x", "expected at most 1,048,576 bytes"),
+        ("x" * (1 << 18) + "x", "expected at most 262,144 bytes"),
     ],
 )
 def test_a_description_has_as_many_values_as_people_write(
@@ -86,10 +86,10 @@ def test_aliases_that_a_program_wrote_are_read(tmp_path: Path) -> None:
     assert read_yaml(tmp_path / "f/a.yaml") == {"a": {"b": ["c", "d"]}, "e": {"b": ["c", "d"]}}
 
 
-def test_twenty_thousand_tables_are_read_once_each(tmp_path: Path) -> None:
-    text = "".join(f"t{one}: {{k: v}}\n" for one in range(20_000))
+def test_ten_thousand_tables_are_read_once_each(tmp_path: Path) -> None:
+    text = "".join(f"t{one}: {{k: v}}\n" for one in range(10_000))
     described(tmp_path / "f", "tables.yaml", text)
-    assert len(read_yaml(tmp_path / "f/tables.yaml")) == 20_000
+    assert len(read_yaml(tmp_path / "f/tables.yaml")) == 10_000
 
 
 @pytest.mark.parametrize("count", ["9" * 5000, "-1", "1.5", "٣", str(2**63), "[1]", "{a: 1}"])

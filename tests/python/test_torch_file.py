@@ -14,6 +14,8 @@ from outercore.errors import InvalidError
 from outercore.sources.torch_file import read_torch
 from torch_pickles import number, several
 
+zero = made.zero_dimensional
+SCALAR = made.named("numpy.core.multiarray", "scalar")
 NUMBERS = np.arange(16, dtype="i8")
 STORAGE = made.storage("0", "LongStorage", number(16))
 
@@ -40,9 +42,9 @@ def test_a_tensor_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 WRAPPED = [
     # 64 steps of 128 are 8192, which is 0 in a byte.
-    (several(made.zero_dimensional(65, "u1"), number(8)), several(made.zero_dimensional(128, "u1"), number(1))),
+    (several(zero(65, "u1"), number(8)), several(zero(128, "u1"), number(1))),
     (several(made.scalar(65, "u1"), number(8)), several(number(128), number(1))),
-    (several(number(65), number(8)), several(made.zero_dimensional(16, "u1"), number(1))),
+    (several(number(65), number(8)), several(zero(16, "u1"), number(1))),
     (several(b"\x88"), several(number(1))),
     (several(made.fraction(4.0)), several(number(1))),
     (several(number(2**32), number(2**32)), several(number(2**32), number(2**32))),
@@ -54,7 +56,7 @@ WRAPPED = [
     (several(number(2**70)), several(number(0))),
     (several(number(2**70)), several(number(2**70))),
     (made.listed(number(2)), several(number(1))),
-    (made.zero_dimensional(4, "i8"), several(number(1))),
+    (zero(4, "i8"), several(number(1))),
 ]  # fmt: skip
 
 
@@ -70,9 +72,7 @@ def test_no_offset_reaches_beyond_the_numbers_of_a_tensor(tmp_path: Path, offset
     refused(tmp_path, tensor(several(number(1)), several(number(1)), offset))
 
 
-@pytest.mark.parametrize(
-    "count", [number(17), number(-1), number(2**61), made.zero_dimensional(16, "u1"), b"\x88"]
-)
+@pytest.mark.parametrize("count", [number(17), number(-1), number(2**61), zero(16, "u1"), b"\x88"])
 def test_a_storage_has_the_numbers_that_are_in_the_file(tmp_path: Path, count: bytes) -> None:
     storage = made.storage("0", "LongStorage", count)
     refused(tmp_path, tensor(several(number(2)), several(number(1)), storage=storage))
@@ -98,7 +98,7 @@ def test_a_tensor_whose_numbers_are_to_be_negated_is_refused(tmp_path: Path) -> 
         (several(number(2**62), number(4)), b""),
         (several(number(2**62), number(0)), b""),
         (several(number(-1), number(-2)), bytes(16)),
-        (several(made.zero_dimensional(2, "u1")), bytes(16)),
+        (several(zero(2, "u1")), bytes(16)),
         (several(b"\x88", number(2)), bytes(16)),
         (several(*[number(1)] * 40), bytes(8)),
         (b"N", bytes(16)),
@@ -130,8 +130,8 @@ OPERATIONS = {
     "digits without end": b"L" + b"9" * 5000 + b"L\n",
     "half of a surrogate pair": b"X\x03\0\0\0\xed\xa0\x80",
     "bytes that are no text": b"C\x01\xff",
-    "a type of objects": made.called(made.named("numpy.core.multiarray", "scalar"), made.dtype("O8"), made.raw(bytes(8))),
-    "a scalar of too few bytes": made.called(made.named("numpy.core.multiarray", "scalar"), made.dtype("f8"), made.raw(bytes(3))),
+    "a type of objects": made.called(SCALAR, made.dtype("O8"), made.raw(bytes(8))),
+    "a scalar of too few bytes": made.called(SCALAR, made.dtype("f8"), made.raw(bytes(3))),
     "a set": b"\x8f",
     "a storage alone": STORAGE,
     "a type alone": made.dtype("f8"),

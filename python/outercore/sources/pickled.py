@@ -34,7 +34,7 @@ _LARGEST = 2**63 - 1
 
 
 class Refused(Exception):  # noqa: N818 - caught by `torch_file`, never seen outside
-    """What a pickle wants that is no number, text, container or array."""
+    """A pickle asks for more than numbers, texts, containers and arrays."""
 
 
 class Named:
@@ -138,7 +138,7 @@ class _Machine:
 
     def _top(self, kind: type, what: str) -> Any:
         if not self._stack or type(self._stack[-1]) is not kind:
-            raise Refused(f"items for what is no {what}")
+            raise Refused(f"an item for a value that is not a {what}")
         return self._stack[-1]
 
     # The machine reads the operations below; each has the name that `pickletools` gives it.
@@ -184,7 +184,7 @@ class _Machine:
                 key = key.decode()
             # Other keys would compare, or be hashed, in ways that cost as much as they like.
             if type(key) not in (str, int):
-                raise Refused(f"a key that is no text and no number but {type(key).__name__}")
+                raise Refused(f"a key of type {type(key).__name__}, expected text or a number")
             found[key] = value
 
     def _do_memoize(self, _: Any) -> None:
@@ -224,7 +224,7 @@ class _Machine:
     def _do_reduce(self, _: Any) -> None:
         function, arguments = self._pop_last(2)
         if type(function) is not Named or type(arguments) is not tuple:
-            raise Refused("a call of what is no function")
+            raise Refused("a call of a value that is not a function")
         call = self._functions.get(function.name)
         if call is None:
             raise Refused(f"a call of `{function.name}`")
@@ -237,7 +237,7 @@ class _Machine:
         elif type(target) is _Array:
             _set_array(target, state)
         else:
-            raise Refused("the state of what is no array")
+            raise Refused("a state for a value other than an array")
         self._stack.append(target)
 
     def _do_binpersid(self, _: Any) -> None:
@@ -278,7 +278,7 @@ def whole_numbers(value: Any, what: str) -> tuple[int, ...]:
     Errors: `Refused` for anything else.
     """
     if type(value) is not tuple or len(value) > _MOST_AXES:
-        raise Refused(f"{what} that is no tuple of at most {_MOST_AXES} numbers")
+        raise Refused(f"{what} other than a tuple of at most {_MOST_AXES} numbers")
     if any(type(one) is not int or not 0 <= one <= _LARGEST for one in value):
         raise Refused(f"{what} of other than whole numbers")
     return value

@@ -15,7 +15,7 @@ from outercore.errors import InvalidError
 from outercore.likeness import suggestion
 from outercore.sources.input_file import read_small
 
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 18
 _MOST_DEPTH = 16
 _MOST_VALUES = 100_000
 _MOST_SHOWN = 60
