@@ -217,6 +217,7 @@ HEADERS = [
     b"{'descr': '<i8', 'fortran_order': False, 'shape': (True, 2)}",
     b"{'descr': '<i8', 'fortran_order': False, 'shape': (4611686018427387904, 0)}",
     b"{'descr': '<i8', 'fortran_order': False, 'shape': (" + b"1," * 65 + b")}",
+    b"{'descr': '<i8', 'fortran_order': False, 'shape': (2147483648, 2147483648, 0)}",
     b"{'descr': '<i8', 'fortran_order': False, 'shape': (9, 2)}",
     b"{'descr': '<i8', 'fortran_order': False, 'shape': (" + b"9" * 5000 + b",)}",
     b"{'descr': '<i8', 'fortran_order': False, 'shape': " + b"(" * 900 + b"1" + b",)" * 900 + b"}",

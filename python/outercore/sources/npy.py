@@ -23,7 +23,7 @@ _READERS = {
     (2, 0): npy_format.read_array_header_2_0,
 }
 _MOST_AXES = 32
-_MOST_ROWS = 2**63 - 1
+_MOST_BYTES = 2**63 - 1
 MOST_EMPTY = 2**31
 """Rows, or columns, that an array without any number may have."""
 
@@ -74,8 +74,10 @@ def read_header(file: IO[bytes], where: str) -> Header:
     if not dtype.itemsize:
         raise InvalidError(f"{where}: expected numbers, found {dtype}, which has no bytes")
     # A Boolean is an `int` to NumPy.
-    whole = all(type(extent) is int and 0 <= extent <= _MOST_ROWS for extent in shape)
-    if not whole or len(shape) > _MOST_AXES or prod(max(one, 1) for one in shape) > _MOST_ROWS:
+    whole = all(type(extent) is int and 0 <= extent <= _MOST_BYTES for extent in shape)
+    # NumPy multiplies the extents of an array without values, too, but for those that are 0.
+    most = prod(max(one, 1) for one in shape) * dtype.itemsize if whole else 0
+    if not whole or len(shape) > _MOST_AXES or most > _MOST_BYTES:
         raise InvalidError(f"{where}: the header of the array has an impossible shape")
     # Rows without a column take no bytes, but as much time as the header says.
     if not prod(shape) and max(shape) > MOST_EMPTY:
