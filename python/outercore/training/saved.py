@@ -168,7 +168,11 @@ def _from_bytes(data: bytes) -> dict[str, Tensor]:
 
     Errors: `CorruptError`, and what safetensors raises, where they are not as they were written.
     """
-    tensors = load(data)
+    try:
+        tensors = load(data)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        # PyTorch refuses extents that safetensors has let pass: those of a tensor without numbers.
+        raise ValueError(f"`model.safetensors`: {str(error).partition(chr(10))[0]}") from None
     header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
     metadata = header.get("__metadata__") or {}
     expected = metadata.pop(CHECKSUM, None)
