@@ -23,6 +23,17 @@ def seal(values: dict[str, Any]) -> bytes:
     return (json.dumps(sealed, indent=1, allow_nan=False) + "\n").encode()
 
 
+def parse_json(data: bytes) -> Any:
+    """The value of a JSON file.
+
+    Errors: `ValueError` for anything else, and for lists in each other without end.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("lists or objects in each other, too deep to be read") from None
+
+
 def unseal(data: bytes, what: str, *, since: int = 0) -> dict[str, Any]:
     """The values that `seal` wrote; `what` names the file.
 
@@ -31,7 +42,7 @@ def unseal(data: bytes, what: str, *, since: int = 0) -> dict[str, Any]:
     Errors: `CorruptError` where the bytes are not those that were written.
     """
     try:
-        values = json.loads(data)
+        values = parse_json(data)
     except ValueError as error:
         raise CorruptError(f"{what}: expected JSON, found: {error}") from None
     if not isinstance(values, dict):

@@ -13,6 +13,7 @@ from outercore import _core
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
+from outercore.sealed import parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +215,10 @@ def model_of(run: Path) -> tuple[str, Path]:
     )
 
 
+_LONGEST_HEADER = 100_000_000
+"""Bytes of a header, as the library safetensors has it."""
+
+
 def require_known_options(exported: Path) -> bool:
     """Whether it is known by which options a model was trained: by the export, or the run there.
 
@@ -253,7 +258,8 @@ def is_of(exported: Path, trained: Path) -> bool:
 def _kept_by(exported: Path) -> dict[str, str]:
     """What the header of exported weights says beside the tensors."""
     with (exported / "model.safetensors").open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        length = int.from_bytes(file.read(8), "little")
+        header = parse_json(file.read(min(length, _LONGEST_HEADER)))
     kept: dict[str, str] = header["__metadata__"]
     return kept
 

@@ -38,6 +38,19 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return FakeGraph(planted(tmp_path_factory.mktemp("data") / "planted", nodes=30))
 
 
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
+def test_names_that_a_spreadsheet_takes_for_formulas_arrive_unchanged(
+    tmp_path: Path, outcome: Any, ending: str
+) -> None:
+    names = ["=1+1", "+1", "-2", "@SUM(A1)", "=cmd|' /C calc'!A0", "'quoted", "plain"]
+    path = tmp_path / f"names{ending}"
+    with table_file(path, dict.fromkeys(("source", "target"), pa.large_string())) as table:
+        table.append({"source": names, "target": names[::-1]})
+    code, _, told = outcome("import", path, "--ids", "dictionary", "--out", "graph")
+    assert code == 0, told
+    assert sorted(oc.open("graph").entity_names()) == sorted(names)
+
+
 @pytest.mark.parametrize("ending", VALUES)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "uint8", "bool"])
 def test_a_value_a_node_comes_back_from_every_format(

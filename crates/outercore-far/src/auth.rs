@@ -4,13 +4,14 @@
 //! part, the version, the purpose of the connection and both nonces. Data is not encrypted.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
 use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_io::open_regular_file;
 use sha2::Sha256;
 
 use crate::options::FarOptions;
@@ -57,10 +58,11 @@ impl Token {
     /// The token in a file that its owner alone can read.
     ///
     /// # Errors
-    /// `NotFound`: no such file. `Invalid`: others can read or change it, or it holds no token.
+    /// `NotFound`: no such file. `Invalid`: others can read or change it, it holds no token, or it is
+    /// a pipe.
     pub fn from_file(path: &Path) -> Result<Self> {
         let read = || {
-            let file = fs::File::open(path)?;
+            let file = open_regular_file(path)?;
             let metadata = file.metadata()?;
             if metadata.mode() & 0o077 != 0 {
                 return Err(Error::invalid(format!(
@@ -206,6 +208,7 @@ pub(crate) fn random_number() -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -21,6 +21,7 @@ mod progress;
 pub mod reader;
 pub mod real_disk;
 pub mod sim;
+mod small_file;
 mod space;
 mod tier;
 
@@ -41,5 +42,6 @@ pub use probe::{ProbeConfig, ProbeStep, probe};
 pub use profile::{DeviceProfile, ProfilePoint, reads_in_flight};
 pub use reader::{Completion, FileId, ReadRequest, Reader};
 pub use real_disk::RealDisk;
+pub use small_file::{open_regular_file, read_small_file};
 pub use space::free_space;
 pub use tier::Tier;

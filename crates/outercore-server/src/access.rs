@@ -5,7 +5,8 @@ use std::path::Path;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
-use outercore_core::{Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, Result};
+use outercore_io::read_small_file;
 use sha2::{Digest, Sha256};
 
 use crate::refusal::Refusal;
@@ -14,7 +15,7 @@ use crate::refusal::Refusal;
 const LEAST_LENGTH: usize = 16;
 
 /// Longest file of tokens.
-const MOST_BYTES: u64 = 1 << 20;
+const MOST_BYTES: Bytes = Bytes::mib(1);
 
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,8 +36,8 @@ impl Tokens {
     /// `#` are left out.
     ///
     /// # Errors
-    /// `NotFound` and `Io` of the file; `Invalid` with the number of a wrong line, or for a file
-    /// without a token.
+    /// `NotFound` and `Io` of the file; `Invalid` with the number of a wrong line, for a file
+    /// without a token, and for a pipe.
     pub fn open(path: &Path) -> Result<Self> {
         Self::parse(&read(path).with_context(|| format!("tokens `{}`", path.display()))?)
             .with_context(|| format!("tokens `{}`", path.display()))
@@ -98,11 +99,8 @@ impl Tokens {
 }
 
 fn read(path: &Path) -> Result<String> {
-    let bytes = std::fs::metadata(path)?.len();
-    if bytes > MOST_BYTES {
-        return Err(Error::invalid(format!("{bytes} bytes, expected {MOST_BYTES} at most")));
-    }
-    String::from_utf8(std::fs::read(path)?).map_err(|_| Error::invalid("expected UTF-8 text"))
+    String::from_utf8(read_small_file(path, MOST_BYTES)?)
+        .map_err(|_| Error::invalid("expected UTF-8 text"))
 }
 
 fn digest(token: &str) -> [u8; 32] {
@@ -165,5 +163,11 @@ mod tests {
             assert!(error.contains(expected), "{text:?}: {error}");
             assert!(!error.contains("0123456789abcde"), "{error}");
         }
+    }
+
+    #[test]
+    fn tokens_come_from_a_regular_file() {
+        let error = Tokens::open(Path::new("/dev/zero")).err().expect("a device has no end");
+        assert_eq!(error.kind(), outercore_core::ErrorKind::Invalid, "{error}");
     }
 }

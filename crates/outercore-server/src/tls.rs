@@ -3,11 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use outercore_core::{Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, Result};
+use outercore_io::read_small_file;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
+
+/// Longest file of certificates, or of a key.
+const MOST_BYTES: Bytes = Bytes::mib(1);
 
 /// What is spoken on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +50,7 @@ impl Tls {
         };
         // Read here, so that a file that is not there is one of ours.
         let read = |path: &Path, what: &str| {
-            std::fs::read(path)
-                .map_err(Error::from)
+            read_small_file(path, MOST_BYTES)
                 .with_context(|| format!("{what} `{}`", path.display()))
         };
         let chain = CertificateDer::pem_slice_iter(&read(certificate, "tls_cert")?)

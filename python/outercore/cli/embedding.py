@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from outercore import embedding as embeddings
@@ -21,7 +20,7 @@ from outercore.embedding.use.questions import read_questions
 from outercore.errors import InvalidError
 from outercore.outputs import check_output
 from outercore.shell import quoted
-from outercore.storage import missing_file
+from outercore.sources.npy import read_npy
 
 _GROUP = 1024
 """Questions of a file that share a pass over the table."""
@@ -214,12 +213,7 @@ def features(given: _Features) -> None:
     graph = Graph(given.data_set or opened.data_set)
     places = None
     if given.entities is not None:
-        try:
-            places = np.load(given.entities, allow_pickle=False)
-        except FileNotFoundError:
-            raise missing_file("--map: file", given.entities) from None
-        except (OSError, ValueError) as error:
-            raise InvalidError(f"--map: `{given.entities}`: {error}") from None
+        places = read_npy(given.entities, "--map: file")
     chosen: Any = given.missing
     with console.bars(quiet=given.json) as progress:
         added = embeddings.add_features(

@@ -41,7 +41,7 @@ _OF_TYPED = (
 )
 """Options of several types of nodes and edges."""
 _OF_FOLDERS = (
-    *("edges", "labels", "split", "texts", "add_reverse", "dangling"),
+    *("edges", "labels", "split", "texts", "add_reverse", "dangling", "outside_files"),
     *("fill", "task", "feature_dtype", "in_place"),
 )
 """Options of a folder of several types."""
@@ -389,6 +389,7 @@ def _import_edges(context: typer.Context, given: _Options, note: Callable[[str],
         keeps_gaps=keeps_gaps,
         memory=parse_size(chosen.memory),
         task=chosen.task,
+        outside_files=chosen.outside_files,
     )
     with console.bars(quiet=given.json) as progress:
         if given.ids == "dictionary":

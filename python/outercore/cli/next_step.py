@@ -14,7 +14,7 @@ _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
 _OPTION = re.compile(r"(?<!leave out )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
 """An option in a hint, with a value that is no placeholder such as FILE."""
-_FLAGS = ("--overwrite", "--triples")
+_FLAGS = ("--overwrite", "--triples", "--outside-files")
 """Options without a value that hints name."""
 
 

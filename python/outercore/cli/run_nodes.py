@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from outercore.analytics import ALGORITHMS, Node
 from outercore.config.options import fields
 from outercore.errors import InvalidError
 from outercore.graph import Graph
 from outercore.node_numbers import NodeNumbers
 from outercore.outputs import names_of_nodes
+from outercore.sources.npy import read_npy
 
 _NODES = "NODE,NODE"
 METAVARS = {
@@ -68,7 +67,4 @@ def _teleport(option: str, text: str, data_set: Path, relation: str | None) -> A
     """A teleport vector from a file, or nodes that are all alike."""
     if not text.endswith(".npy"):
         return dict.fromkeys(_ids(option, text, data_set, relation), 1.0)
-    try:
-        return np.load(text)
-    except (OSError, ValueError) as error:
-        raise InvalidError(f"{option}: `{text}`: {error}") from None
+    return read_npy(Path(text), f"{option}: array")

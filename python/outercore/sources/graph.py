@@ -134,6 +134,9 @@ class ImportOptions(ArrayOptions):
     )
     duplicates: Annotated[Literal["keep", "drop"], Option("`keep` or `drop`.")] = "keep"
     overwrite: Annotated[bool, Option("Replace a data set that is there already.")] = False
+    outside_files: Annotated[
+        bool, Option("Read files outside of a folder that its description or links name.")
+    ] = False
     command: str = ""
 
     def __post_init__(self) -> None:

@@ -138,10 +138,11 @@ def _add(path: Path, number: int, fields: list[str], nodes: int, graph: _OneGrap
     """Takes in a node's line; returns how many features it has."""
     where = f"`{path}`: line {number}"
     try:
-        tag, degree = int(fields[0]), int(fields[1])
+        # As NumPy has them: a tag of more than 64 bits is none.
+        tag, degree = int(np.int64(int(fields[0]))), int(fields[1])
         neighbours = list(map(int, fields[2 : 2 + max(degree, 0)]))
         features = [float(field) for field in fields[2 + max(degree, 0) :]]
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, OverflowError):
         raise InvalidError(f"{where}: expected `tag neighbours n n ...` in numbers") from None
     if degree < 0 or len(neighbours) != degree:
         raise InvalidError(f"{where}: expected {degree} neighbours, found {len(neighbours)}")
@@ -165,8 +166,8 @@ def _whole(path: Path, numbered: Iterator[tuple[int, str]], count: int, what: st
     """
     number, fields = _next(path, numbered, what)
     try:
-        values = [int(field) for field in fields]
-    except ValueError:
+        values = [int(np.int64(int(field))) for field in fields]
+    except (ValueError, OverflowError):
         values = []
     if len(values) != count or values[0] < 1:
         raise InvalidError(

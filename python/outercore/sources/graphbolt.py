@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.batch_arrays import RESERVED
-from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import InvalidError, UnsupportedError
+from outercore.sources.described_files import described_file
 from outercore.sources.edge_arrays import FEATURES, EdgeArray
 from outercore.sources.edges import open_edges
 from outercore.sources.graph import GraphSource, NodeArray
@@ -24,7 +25,7 @@ from outercore.sources.table import FileSpec
 from outercore.sources.text import PLAIN
 from outercore.sources.torch_file import read_torch
 from outercore.sources.unchanged import states
-from outercore.sources.yaml_file import list_of, map_of, read_yaml, text_of
+from outercore.sources.yaml_file import count_of, list_of, map_of, read_yaml, shown, text_of
 
 DESCRIPTION = "metadata.yaml"
 
@@ -70,8 +71,8 @@ def is_graphbolt(root: Path) -> bool:
     return (root / DESCRIPTION).is_file()
 
 
-def read_description(root: Path) -> Description:
-    """The description of a directory.
+def read_description(root: Path, *, outside: bool = False) -> Description:
+    """The description of a directory; `outside` as in `described_file`.
 
     Errors: `InvalidError` names the entry; `NotFoundError` a file that is not there;
     `UnsupportedError` for a directory that GraphBolt has processed.
@@ -79,6 +80,36 @@ def read_description(root: Path) -> Description:
     path = root / DESCRIPTION
     where = f"`{path}`"
     top = map_of(read_yaml(path), where)
+    graph, counts = _graph(top, where)
+    at = f"{where}: `edges`"
+    edges = _parts(root, graph.get("edges"), at, ("csv", "numpy"), outside=outside, is_named=False)
+    # What samplers use is in the graph, what models use beside it.
+    data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
+    for place, value in (("feature_data", top), ("graph: feature_data", graph)):
+        at = f"{where}: `{place}`"
+        _add_features(root, data, value.get("feature_data"), at, outside=outside)
+    sets, notes = _sets(root, top.get("tasks"), where, outside=outside)
+    if data["graph"]:
+        notes.append(f"{where}: features of the whole graph are left out")
+    found = Description(path, counts, edges, data["node"], data["edge"], sets, notes)
+    _require_kinds(found)
+    return found
+
+
+def is_typed_graphbolt(root: Path) -> bool:
+    """Whether a directory is one of GraphBolt whose nodes have types.
+
+    Errors: `InvalidError`, `UnsupportedError` as `read_description`; only the types are looked at.
+    """
+    if not is_graphbolt(root):
+        return False
+    where = f"`{root / DESCRIPTION}`"
+    _, counts = _graph(map_of(read_yaml(root / DESCRIPTION), where), where)
+    return list(counts) != [""]
+
+
+def _graph(top: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """The entry `graph`, and the number of nodes of each type."""
     if "graph" not in top:
         if "graph_topology" in top:
             raise UnsupportedError(
@@ -91,36 +122,29 @@ def read_description(root: Path) -> Description:
     for number, value in enumerate(list_of(graph.get("nodes"), f"{where}: `nodes`")):
         here = f"{where}: `nodes`, entry {number}"
         entry = map_of(value, here)
-        name, count = _kind(entry), text_of(entry.get("num"), f"{here}: `num`")
-        if not count.isdecimal() or name in counts:
-            raise InvalidError(f"{here}: expected a new type with a number of nodes, found {value}")
-        counts[name] = int(count)
+        name = _kind(entry, here)
+        if name in counts:
+            raise InvalidError(f"{here}: expected a new type, found `{shown(name)}` again")
+        counts[name] = count_of(entry.get("num"), f"{here}: `num`")
     if not counts:
         raise InvalidError(f"{where}: expected `nodes`, found none")
-    edges = _parts(root, graph.get("edges"), f"{where}: `edges`", ("csv", "numpy"), is_named=False)
-    # What samplers use is in the graph, what models use beside it.
-    data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
-    for place, value in (("feature_data", top), ("graph: feature_data", graph)):
-        _add_features(root, data, value.get("feature_data"), f"{where}: `{place}`")
-    sets, notes = _sets(root, top.get("tasks"), where)
-    if data["graph"]:
-        notes.append(f"{where}: features of the whole graph are left out")
-    found = Description(path, counts, edges, data["node"], data["edge"], sets, notes)
-    _require_kinds(found)
-    return found
+    return graph, counts
 
 
-def _add_features(root: Path, data: dict[str, list[Part]], value: Any, where: str) -> None:
+def _add_features(
+    root: Path, data: dict[str, list[Part]], value: Any, where: str, *, outside: bool
+) -> None:
     """Adds the features of nodes, edges and the whole graph; one that is there already once.
 
     Errors: `InvalidError` for another domain, and for two features of one name.
     """
-    parts = _parts(root, value, where, ("numpy", "torch"))
+    parts = _parts(root, value, where, ("numpy", "torch"), outside=outside)
     for number, (item, part) in enumerate(zip(list_of(value, where), parts, strict=True)):
         domain = item.get("domain")
-        if domain not in data:
+        if not isinstance(domain, str) or domain not in data:
             raise InvalidError(
-                f"{where}, entry {number}: domain node, edge or graph expected, found `{domain}`"
+                f"{where}, entry {number}: domain node, edge or graph expected, found "
+                f"`{shown(domain)}`"
             )
         if part in data[domain]:
             continue
@@ -168,30 +192,40 @@ def _require_kinds(description: Description) -> None:
             )
 
 
-def _kind(entry: dict[str, Any]) -> str:
+def _kind(entry: dict[str, Any], where: str) -> str:
     value = entry.get("type")
-    return "" if value in (None, "", "null", "~") else str(value)
+    return "" if value in (None, "", "null", "~") else text_of(value, f"{where}: `type`")
 
 
 def _parts(
-    root: Path, value: Any, where: str, formats: tuple[str, ...], *, is_named: bool = True
+    root: Path,
+    value: Any,
+    where: str,
+    formats: tuple[str, ...],
+    *,
+    outside: bool,
+    is_named: bool = True,
 ) -> list[Part]:
     found = []
     for number, item in enumerate(list_of(value, where)):
         here = f"{where}, entry {number}"
         entry = map_of(item, here)
-        path = root / text_of(entry.get("path"), f"{here}: `path`")
-        if not path.exists():
-            raise NotFoundError(f"{here}: file `{path}` does not exist")
+        path = described_file(
+            root, text_of(entry.get("path"), f"{here}: `path`"), here, outside=outside
+        )
         form = text_of(entry.get("format"), f"{here}: `format`")
         if form not in formats:
-            raise InvalidError(f"{here}: format {' or '.join(formats)} expected, found `{form}`")
+            raise InvalidError(
+                f"{here}: format {' or '.join(formats)} expected, found `{shown(form)}`"
+            )
         name = text_of(entry.get("name"), f"{here}: `name`") if is_named else ""
-        found.append(Part(_kind(entry), name, form, path))
+        found.append(Part(_kind(entry, here), name, form, path))
     return found
 
 
-def _sets(root: Path, value: Any, where: str) -> tuple[dict[str, list[Part]], list[str]]:
+def _sets(
+    root: Path, value: Any, where: str, *, outside: bool
+) -> tuple[dict[str, list[Part]], list[str]]:
     """The columns of the sets of the first task whose seeds are nodes; and which are left out."""
     chosen: dict[str, list[Part]] = {}
     notes = []
@@ -201,16 +235,18 @@ def _sets(root: Path, value: Any, where: str) -> tuple[dict[str, list[Part]], li
         for split, key in _SETS:
             for one in list_of(task.get(key), f"{where}: `{key}`"):
                 entry = map_of(one, f"{where}: `{key}`")
-                parts = _parts(root, entry.get("data"), f"{where}: `{key}`", ("numpy", "torch"))
+                at = f"{where}: `{key}`"
+                formats = ("numpy", "torch")
+                parts = _parts(root, entry.get("data"), at, formats, outside=outside)
                 own = found.setdefault(split, [])
                 for part in parts:
-                    part = replace(part, kind=_kind(entry))
+                    part = replace(part, kind=_kind(entry, at))
                     if any((one.kind, one.name) == (part.kind, part.name) for one in own):
                         raise InvalidError(
                             f"{where}: `{key}`: two columns `{part.name}` of one type of nodes"
                         )
                     own.append(part)
-        name = task.get("name") or f"number {number}"
+        name = shown(task.get("name") or f"number {number}")
         if not chosen and _is_of_nodes(found):
             chosen = found
             others = [one.name for one in _all(found) if one.name not in (*_SEEDS, *_LABELS)]
@@ -354,7 +390,7 @@ def open_untyped(root: Path, reading: Reading) -> GraphSource:
 
     Errors: as `read_description`.
     """
-    description = read_description(root)
+    description = read_description(root, outside=reading.outside_files)
     from_task = labels_and_splits(description, "")
     is_labelled = any(one.role == "labels" for one in from_task)
     edges = [

@@ -60,6 +60,8 @@ class Inputs:
     """What the labels are for; by their values where it is not said."""
     memory: int = 1 << 30
     """The budget of the import, in bytes."""
+    outside_files: bool = False
+    """Whether the description of a folder may name files outside of it."""
 
 
 def open_inputs(inputs: Inputs) -> GraphSource:
@@ -69,7 +71,13 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     """
     if inputs.nodes is not None and inputs.nodes < 0:
         raise InvalidError(f"--nodes: expected at least 0, found {inputs.nodes}")
-    reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
+    reading = Reading(
+        inputs.text,
+        inputs.fill,
+        inputs.keeps_gaps,
+        inputs.memory // 4,
+        outside_files=inputs.outside_files,
+    )
     source = with_graphs(_edges(inputs, reading), inputs, reading)
     if source.graphs is not None:
         # Labels and splits are those of graphs.
@@ -124,6 +132,8 @@ def _edges(inputs: Inputs, reading: Reading) -> GraphSource:
         raise InvalidError(f"`{first}` is a whole data set; expected nothing beside it")
     if whole:
         _refuse_options(first, inputs)
+    if inputs.outside_files and not (directory and is_graphbolt(Path(first))):
+        raise InvalidError(f"--outside-files: has no effect on `{first}`, which names no files")
     if whole and not is_named(first) and (Path(first) / MANIFEST).exists():
         return open_triples(Path(first), inputs.relation)
     if inputs.relation is not None:

@@ -15,6 +15,8 @@ from outercore import _core, _native
 from outercore.errors import InvalidError
 from outercore.many_graphs import FIRST, PREFIX, SPLITS
 from outercore.sources.edges import EdgeSource
+from outercore.sources.npy import open_npy
+from outercore.sources.table import FileSpec
 
 _CHUNK = 1 << 20
 
@@ -72,12 +74,25 @@ def first_nodes(ids: NDArray[Any], where: str, start: int = 0) -> NDArray[np.int
     return np.append(0, np.flatnonzero(steps) + 1)
 
 
+def whole_counts(counts: NDArray[Any], where: str) -> NDArray[np.int64]:
+    """Numbers of nodes, or of edges, of graphs.
+
+    Errors: `InvalidError` for other than whole numbers, 0 or more, whose sum is a number of nodes.
+    """
+    if counts.dtype.kind not in "iu":
+        raise InvalidError(f"{where}: expected whole numbers, found {counts.dtype}")
+    # As floats, since a sum of whole numbers wraps.
+    if len(counts) and (counts.min() < 0 or counts.astype(np.float64).sum() >= 2.0**62):
+        raise InvalidError(f"{where}: {counts.min()} to {counts.max()} cannot be counts")
+    return counts.astype(np.int64)
+
+
 def first_of_counts(counts: NDArray[Any], where: str) -> NDArray[np.int64]:
     """The first node of each graph, from the nodes of each graph.
 
-    Errors: `InvalidError` for a graph without nodes.
+    Errors: `InvalidError` for a graph without nodes, and for counts that cannot be.
     """
-    counts = counts.astype(np.int64)
+    counts = whole_counts(counts, where)
     if len(empty := np.flatnonzero(counts < 1)):
         raise InvalidError(f"{where}: graph {empty[0]} has no nodes, expected one or more")
     return np.append(0, np.cumsum(counts[:-1]))
@@ -178,7 +193,7 @@ class _Inside:
             self.push_edges(ends[:, 0], ends[:, 1])
 
     def edges_npy(self, path: Path) -> None:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = open_npy(FileSpec(path, ()), "edge array")
         columns = array if array.shape[0] == 2 else array.T
         for first in range(0, columns.shape[1], _CHUNK):
             part = columns[:, first : first + _CHUNK]

@@ -18,7 +18,7 @@ from outercore.errors import InvalidError
 from outercore.sources.edge_arrays import FEATURES, EdgeArray
 from outercore.sources.edges import pushed
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.many_graphs import GraphLevel, first_of_counts, labels_of
+from outercore.sources.many_graphs import GraphLevel, first_of_counts, labels_of, whole_counts
 from outercore.sources.npz import NpzMember, member_names, open_member, read_member
 from outercore.sources.rows import npz_rows
 from outercore.sources.unchanged import states
@@ -44,7 +44,10 @@ def open_molecules(path: Path, task: str | None = None) -> GraphSource:
     """
     files = states(path)
     atoms, bonds = open_member(path, ("atom",)), open_member(path, ("bond_begin",))
-    counts, bond_counts = (read_member(path, name) for name in ("num_nodes", "num_bonds"))
+    counts, bond_counts = (
+        whole_counts(read_member(path, name), f"`{path}:{name}`")
+        for name in ("num_nodes", "num_bonds")
+    )
     first = first_of_counts(counts, f"`{path}:num_nodes`")
     level = GraphLevel(first, int(counts.sum()), local_ids=True)
     _require_rows(open_member(path, ("num_bonds",)), level.count, "graphs")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import ast
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,8 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.sources.input_file import require_file
+from outercore.sources.npy import read_header
 
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError)
+_MOST_UNPACKED = 1 << 28
+"""Bytes of a packed member that is read whole: packed, it may be a thousand times smaller."""
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError),
+    *(lzma.LZMAError, NotImplementedError, RuntimeError, struct.error),
+)
 """What reading a damaged archive raises."""
 
 
@@ -34,13 +42,18 @@ class NpzMember:
     fortran: bool = False
     """Whether the first index varies fastest."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of its values."""
+        return prod(self.shape) * self.dtype.itemsize
+
     def values(self, step: int, first: int = 0, last: int | None = None) -> Iterator[NDArray]:
         """The values `first..last` of the flattened array, `step` at a time.
 
         Cost: a packed member is unpacked from its beginning up to `first`.
         """
         end = prod(self.shape) if last is None else last
-        with zipfile.ZipFile(self.archive) as archive, archive.open(self.member) as file:
+        with _zip(self.archive) as archive, self._opened(archive) as file:
             with self._undamaged():
                 file.seek(self.data_offset + first * self.dtype.itemsize)
             for start in range(first, end, step):
@@ -65,6 +78,10 @@ class NpzMember:
         if not self.fortran:
             return self
         return replace(self, shape=self.shape[::-1], fortran=False)
+
+    def _opened(self, archive: zipfile.ZipFile) -> IO[bytes]:
+        with self._undamaged():
+            return archive.open(self.member)
 
     def _exactly(self, file: IO[bytes], count: int) -> bytes:
         wanted = count * self.dtype.itemsize
@@ -116,9 +133,18 @@ def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
     with _zip(archive) as opened:
         try:
             with opened.open(f"{name}.npy") as file:
-                return _described(archive, f"{name}.npy", file)
-        except (*_DAMAGED, NotImplementedError, RuntimeError) as error:
+                found = _described(archive, f"{name}.npy", file)
+            there = opened.getinfo(f"{name}.npy").file_size - found.data_offset
+        except InvalidError:
+            raise
+        except _DAMAGED as error:
             raise InvalidError(f"`{archive}:{name}`: {error}") from None
+    if there < found.size:
+        raise InvalidError(
+            f"{found}: expected {found.size - there} more bytes for {found.shape} of "
+            f"{found.dtype}\nhint: if the copy was cut short, copy it again"
+        )
+    return found
 
 
 def other_members(member: NpzMember) -> list[str]:
@@ -134,37 +160,35 @@ def other_members(member: NpzMember) -> list[str]:
 
 
 def read_member(archive: Path, name: str) -> NDArray[Any]:
-    """A small array of an archive, read whole and flattened."""
+    """An array of an archive, read whole and flattened.
+
+    Errors: `InvalidError` for a packed one that is large: what is not packed has the size of its
+    file.
+    """
     member = open_member(archive, (name,))
+    with _zip(archive) as opened:
+        is_packed = opened.getinfo(member.member).compress_type != zipfile.ZIP_STORED
+    if is_packed and member.size > _MOST_UNPACKED:
+        raise InvalidError(
+            f"{member}: {member.size:,} bytes when unpacked, expected at most {_MOST_UNPACKED:,}\n"
+            "hint: save the archive without packing it: `numpy.savez`, or for SciPy "
+            "`save_npz(..., compressed=False)`"
+        )
     return np.concatenate([np.empty(0, member.dtype.newbyteorder("=")), *member.values(1 << 20)])
 
 
 def _described(archive: Path, member: str, file: IO[bytes]) -> NpzMember:
-    where = f"`{archive}:{member.removesuffix('.npy')}`"
-    magic = file.read(8)
-    if len(magic) < 8 or magic[:6] != b"\x93NUMPY":
-        raise InvalidError(f"{where}: expected an array, found something else")
-    size = 2 if magic[6] == 1 else 4
-    length = int.from_bytes(file.read(size), "little")
-    # The header is a literal; numpy's own reader wants the whole file object.
-    try:
-        header = ast.literal_eval(file.read(length).decode("latin1"))
-        dtype = np.dtype(header["descr"])
-        shape = tuple(int(size) for size in header["shape"])
-        fortran = bool(header["fortran_order"]) and len(shape) > 1
-    except (ValueError, SyntaxError, TypeError, KeyError):
-        raise InvalidError(f"{where}: the header of the array cannot be read") from None
-    if dtype.hasobject:
-        raise InvalidError(f"{where}: expected numbers, found Python objects")
-    return NpzMember(archive, member, shape, dtype, 8 + size + length, fortran)
+    header = read_header(file, f"`{archive}:{member.removesuffix('.npy')}`")
+    return NpzMember(archive, member, header.shape, header.dtype, header.offset, header.fortran)
 
 
 def _zip(archive: Path) -> zipfile.ZipFile:
     if archive.is_dir():
         raise InvalidError(f"archive `{archive}`: expected a `.npz` file, found a directory")
+    require_file(archive, "archive")
     try:
         return zipfile.ZipFile(archive)
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError):
         raise InvalidError(
             f"archive `{archive}`: expected `.npz` as NumPy writes it, found another file\n"
             "hint: if the copy was cut short, copy it again"

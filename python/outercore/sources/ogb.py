@@ -140,6 +140,8 @@ def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
 
     Errors: `UnsupportedError` for the data of many small graphs, whose ids all start at 0.
     """
+    if counts.size == 1 and (counts.dtype.kind not in "iu" or counts.ravel()[0] < 0):
+        raise InvalidError(f"{where}: expected a number of nodes, found {counts.ravel()[0]!s:.40}")
     if counts.size != 1:
         raise UnsupportedError(
             f"{where}: the sizes of {counts.size:,} graphs, expected one graph\n"

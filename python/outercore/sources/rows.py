@@ -80,6 +80,8 @@ class Reading:
     rows_of: Literal["nodes", "edges"] = "nodes"
     is_in_order: bool = False
     """Whether rows are in their order, whatever columns of ids say."""
+    outside_files: bool = False
+    """Whether the description of a folder may name files outside of it."""
 
     @property
     def node_ids(self) -> NodeIds:
@@ -373,6 +375,8 @@ def npz_rows(member: NpzMember) -> RowSource:
     if len(member.shape) not in (1, 2):
         raise InvalidError(f"{member}: expected [rows] or [rows, width], found {member.shape}")
     width = None if len(member.shape) == 1 else member.shape[1]
+    if width == 0:
+        raise InvalidError(f"{member}: expected columns, found {member.shape}")
     step = _rows_per_chunk(member.dtype, width)
 
     def chunks() -> Iterator[NDArray]:
@@ -411,11 +415,13 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
             "hint: save `array.reshape(len(array), -1)`, or fill it before"
         )
     width = int(np.prod(array.shape[1:])) if array.ndim > 1 else None
+    if width == 0:
+        raise InvalidError(f"{where}: expected columns, found {array.shape}")
     dtype, count = array.dtype.newbyteorder("="), len(array)
     step = _rows_per_chunk(dtype, width)
 
     def chunks() -> Iterator[NDArray]:
-        values = np.load(spec.path, mmap_mode="r", allow_pickle=False)
+        values = open_npy(spec, "array")
         for first in range(0, count, step):
             part = np.ascontiguousarray(values[first : first + step]).astype(dtype, copy=False)
             yield part if width is None else part.reshape(-1, width)

@@ -12,12 +12,14 @@ from outercore.errors import CorruptError, UnsupportedError
 from outercore.sources.npy import require_numbers
 from outercore.sources.npz import member_names, read_member
 from outercore.sources.rows import RowSource
-from outercore.sources.scipy_matrix import is_sparse_matrix
+from outercore.sources.scipy_matrix import form_and_shape, is_sparse_matrix
 from outercore.sources.table import FileSpec
 from outercore.sources.text import suffix_of
 from outercore.sources.unchanged import states
 
 _CHUNK_BYTES = 8 << 20
+_WIDEST = 1 << 28
+"""Bytes of a row with all its zeros."""
 
 
 def is_sparse(spec: FileSpec) -> bool:
@@ -36,15 +38,17 @@ def sparse_rows(path: Path) -> RowSource:
     Cost: the matrix is held in memory in its sparse form.
     Errors: `UnsupportedError` for another form; `CorruptError` for an index outside the matrix.
     """
-    kind = read_member(path, "format")[0]
-    form = kind.decode() if isinstance(kind, bytes) else str(kind)
+    form, (count, width) = form_and_shape(path)
     if form != "csr":
         raise UnsupportedError(
             f"`{path}`: a sparse matrix of form `{form}`, expected csr\nhint: save `matrix.tocsr()`"
         )
-    count, width = (int(extent) for extent in read_member(path, "shape"))
     pointers, indices, data = (read_member(path, name) for name in ("indptr", "indices", "data"))
     require_numbers(f"`{path}`: values of the matrix", data.dtype)
+    if pointers.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
+        raise CorruptError(f"`{path}`: `indptr` and `indices` are no whole numbers")
+    if width * data.dtype.itemsize > _WIDEST:
+        raise CorruptError(f"`{path}`: a row of {width:,} columns, expected at most {_WIDEST:,} B")
     ends = np.asarray(pointers, np.int64)
     if len(ends) != count + 1 or ends[0] != 0 or (np.diff(ends) < 0).any():
         raise CorruptError(f"`{path}`: row pointers that do not fit {count} rows")

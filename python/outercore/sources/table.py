@@ -17,11 +17,13 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.sources.input_file import require_file
 from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
 _BATCH = 1 << 17
-_PARQUET = ("*.parquet", "*.pq")
+PARQUET = ("*.parquet", "*.pq")
+"""The files of a directory that is one table."""
 
 Missing = Literal["nan", "minus_one"]
 """What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
@@ -129,7 +131,7 @@ def is_parquet(path: Path) -> bool:
     if not path.is_dir():
         return suffix_of(path) == ".parquet"
     deeper = ("*/", "*/*/", "*/*/*/")
-    found = (at for way in deeper for kind in _PARQUET for at in path.glob(way + kind))
+    found = (at for way in deeper for kind in PARQUET for at in path.glob(way + kind))
     below = min(found, default=None)
     if below is not None and not (path / "raw").is_dir():
         raise UnsupportedError(
@@ -138,7 +140,7 @@ def is_parquet(path: Path) -> bool:
             f"`pyarrow.parquet.write_table(pyarrow.dataset.dataset('{path}', "
             "partitioning='hive').to_table(), 'one.parquet')`"
         )
-    return any(at for kind in _PARQUET for at in path.glob(kind))
+    return any(at for kind in PARQUET for at in path.glob(kind))
 
 
 def natural(path: Path) -> list[tuple[int, str]]:
@@ -224,7 +226,7 @@ class ParquetTable:
         """The files, in their order."""
         if not self.path.is_dir():
             return [self.path]
-        return sorted((at for kind in _PARQUET for at in self.path.glob(kind)), key=natural)
+        return sorted((at for kind in PARQUET for at in self.path.glob(kind)), key=natural)
 
     @cached_property
     def schema(self) -> Any:
@@ -305,7 +307,7 @@ class ParquetTable:
                 try:
                     for batch in file.iter_batches(batch_size=rows, columns=columns):
                         yield [batch.column(name) for name in columns]
-                except (pa.ArrowInvalid, OSError) as error:
+                except (pa.ArrowException, OSError) as error:
                     raise InvalidError(f"Parquet file `{path}`: {error}") from None
 
     def numbers(
@@ -317,9 +319,10 @@ class ParquetTable:
             rows = np.empty((len(batch[0]), len(columns)), dtype)
             for place, (name, column) in enumerate(zip(columns, batch, strict=True)):
                 where = f"`{self.path}`: column `{name}`"
-                values = _numbers(column)
-                if pa.types.is_decimal(column.type):
-                    _require_same_decimals(column, values, where, first)
+                with _arrow_errors(where):
+                    values = _numbers(column)
+                    if pa.types.is_decimal(column.type):
+                        _require_same_decimals(column, values, where, first)
                 if column.null_count:
                     empty = np.asarray(column.is_null())
                     fill: Any = np.nan if dtype.kind == "f" else -1
@@ -357,7 +360,8 @@ class ParquetTable:
         known = pa.types.is_integer(kind) or _is_text(kind)
         if not (known or (pa.types.is_null(kind) and empty is not None)):
             raise InvalidError(f"{where}: expected names or integers, found {kind}")
-        texts = column.cast(pa.large_string())
+        with _arrow_errors(where):
+            texts = column.cast(pa.large_string())
         return texts if empty is None else texts.fill_null(empty)
 
 
@@ -370,14 +374,26 @@ def _is_text(kind: Any) -> bool:
 @contextmanager
 def parquet_file(path: Path) -> Iterator[Any]:
     """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
+    require_file(path, "Parquet file")
     try:
         file = pa.parquet.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InvalidError(f"Parquet file `{path}`: {error}") from None
     try:
         yield file
     finally:
         file.close()
+
+
+@contextmanager
+def _arrow_errors(where: str) -> Iterator[None]:
+    """Turns what Arrow says of values that it cannot convert into our error about the column."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise InvalidError(
+            f"{where}: {error}\nhint: store the values in a type that holds them, such as float64"
+        ) from None
 
 
 def _numbers(column: Any) -> NDArray[Any]:

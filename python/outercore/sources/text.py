@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from outercore import _core
 from outercore.config.options import Option
 from outercore.errors import InvalidError
+from outercore.sources.input_file import require_file
 
 Purpose = Literal["edges", "named_edges", "triples", "table"]
 Convention = Literal["matrix_market", "dimacs", "n_triples"]
@@ -39,6 +40,14 @@ _CONVENTIONS: dict[str, Convention] = {
     ".gr": "dimacs",
     ".dimacs": "dimacs",
     ".nt": "n_triples",
+}
+
+
+_CALLED = {
+    "edges": "edge list",
+    "named_edges": "edge list",
+    "triples": "triples",
+    "table": "table",
 }
 
 
@@ -130,8 +139,9 @@ class TextFile:
         `columns` is the number of fields, where known.
 
         Errors: `InvalidError` for a file that can be read in two ways; the hint names the option
-        that decides.
+        that decides. `UnsupportedError` for a pipe or a device.
         """
+        require_file(path, _CALLED[purpose])
         said = (options or TextOptions()).native()
         said["columns"] = columns
         said["convention"] = convention or _CONVENTIONS.get(suffix_of(path))

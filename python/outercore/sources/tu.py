@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.edges import text_edges
 from outercore.sources.graph import GraphSource, NodeArray
+from outercore.sources.input_file import require_file
 from outercore.sources.many_graphs import GraphLevel, class_numbers, first_nodes, labels_of
 from outercore.sources.rows import from_array
 from outercore.sources.table import FileSpec
@@ -128,11 +129,12 @@ def _rows_for(path: Path, count: int, what: str, dtype: Any) -> NDArray[Any]:
 
 
 def _read(path: Path, dtype: Any) -> NDArray[Any]:
+    require_file(path, "table")
     with warnings.catch_warnings():
         # An empty file is told by its number of rows.
         warnings.simplefilter("ignore", UserWarning)
         try:
             rows: NDArray[Any] = np.loadtxt(path, dtype, delimiter=",", comments=None, ndmin=2)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise InvalidError(f"`{path}`: {error}") from None
     return rows

@@ -16,7 +16,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
-from outercore.sealed import CHECKSUM, checksum_of, seal, unseal
+from outercore.sealed import CHECKSUM, checksum_of, parse_json, seal, unseal
 from outercore.shell import quoted
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.training.config import TrainConfig
@@ -132,7 +132,7 @@ def load_model(directory: Path, network: Given | None = None) -> SavedModel:
 def is_own(directory: Path) -> bool:
     """Whether the model's network is one of the user's own."""
     try:
-        described = json.loads((directory / "model.json").read_bytes())
+        described = parse_json((directory / "model.json").read_bytes())
     except (OSError, ValueError):
         return False
     return (
@@ -145,7 +145,7 @@ def is_own(directory: Path) -> bool:
 def is_exported(directory: Path) -> bool:
     """Whether `outercore export-model` wrote what is in `directory`."""
     try:
-        described = json.loads((directory / "model.json").read_bytes())
+        described = parse_json((directory / "model.json").read_bytes())
     except (OSError, ValueError):
         return False
     return isinstance(described, dict) and described.get("format") == EXPORTED
@@ -168,11 +168,19 @@ def _from_bytes(data: bytes) -> dict[str, Tensor]:
 
     Errors: `CorruptError`, and what safetensors raises, where they are not as they were written.
     """
-    tensors = load(data)
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    metadata = header.get("__metadata__", {})
+    try:
+        tensors = load(data)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        # PyTorch refuses extents that safetensors has let pass: those of a tensor without numbers.
+        raise ValueError(f"`model.safetensors`: {str(error).partition(chr(10))[0]}") from None
+    header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    metadata = header.get("__metadata__") or {}
     expected = metadata.pop(CHECKSUM, None)
-    found = _checksum(tensors, metadata)
+    try:
+        found = _checksum(tensors, metadata)
+    except TypeError as error:
+        # A type that NumPy does not have, such as bfloat16, was not written by `_to_bytes`.
+        raise ValueError(f"`model.safetensors`: {error}") from None
     if found != expected:
         raise ValueError(f"`model.safetensors`: found checksum {found}, expected {expected}")
     return tensors

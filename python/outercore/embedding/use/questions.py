@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.sources.npy import read_npy
 from outercore.storage import missing_file
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ def read_candidates(embedding: Embedding, path: Path, *, by_id: bool) -> NDArray
 
     Errors: `NotFoundError`, `InvalidError` name the file and the line.
     """
+    if path.suffix.lower() == ".npy":
+        ids = read_npy(path, "--candidates: file")
+        return embedding.entity_ids(ids.reshape(-1).tolist(), by_id=True)
     try:
-        if path.suffix.lower() == ".npy":
-            ids = np.load(path, allow_pickle=False)
-            return embedding.entity_ids(ids.reshape(-1).tolist(), by_id=True)
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
         raise missing_file("--candidates: file", path) from None

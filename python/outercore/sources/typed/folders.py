@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from outercore.sources.graph import ImportOptions
-from outercore.sources.graphbolt import is_graphbolt, read_description
+from outercore.sources.graphbolt import is_typed_graphbolt
 from outercore.sources.ogb import is_hetero_layout
 from outercore.sources.typed.graph import TypedInputs, TypedSource
 from outercore.sources.typed.graphbolt import open_graphbolt
@@ -39,8 +39,8 @@ def folder_of(path: Path) -> Folder | None:
         return Folder(f"a `{DESCRIPTION}`", partial(open_relational, path))
     if is_neo4j(path):
         return Folder("an export for Neo4j", partial(open_neo4j, path))
-    if is_graphbolt(path) and (description := read_description(path)).is_typed:
-        return Folder("a directory of GraphBolt", partial(open_graphbolt, description))
+    if is_typed_graphbolt(path):
+        return Folder("a directory of GraphBolt", partial(open_graphbolt, path))
     if is_mag240m(path):
         return Folder("a directory of MAG240M", partial(open_mag240m, path))
     if is_hetero_layout(path):

@@ -62,7 +62,12 @@ class TypedInputs:
         """How the files are read."""
         memory = parse_size(options.memory) // 4
         return Reading(
-            self.text, self.fill, options.allow_nan, memory, is_in_order=self.is_in_order
+            self.text,
+            self.fill,
+            options.allow_nan,
+            memory,
+            is_in_order=self.is_in_order,
+            outside_files=options.outside_files,
         )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType
 from outercore.sources.graph import ImportOptions
 from outercore.sources.graphbolt import (
-    Description,
     Part,
     edge_arrays,
     labels_and_splits,
     node_arrays,
+    read_description,
 )
 from outercore.sources.rows import RowSource
 from outercore.sources.table import FileSpec
@@ -24,14 +26,13 @@ from outercore.sources.typed.tables import (
 )
 
 
-def open_graphbolt(
-    description: Description, inputs: TypedInputs, options: ImportOptions
-) -> TypedSource:
+def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     """The graph of a directory with node types, as it is described. Labels and splits are those of
     its first task about nodes.
 
     Errors: `InvalidError` and `NotFoundError` name the entry of `metadata.yaml`, or the file.
     """
+    description = read_description(root, outside=options.outside_files)
     where = f"`{description.path}`"
     for name in description.counts:
         require_type_name(where, name)
@@ -54,7 +55,7 @@ def open_graphbolt(
         one.edge_type: edge_arrays(description, ":".join(one.edge_type), reading) for one in tables
     }
     return source_of_arrays(
-        description.path.parent,
+        root,
         inputs,
         options,
         description.counts,

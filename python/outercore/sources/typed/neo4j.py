@@ -55,7 +55,7 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         # A `#` begins no comment in these files.
         inputs = replace(inputs, text=replace(inputs.text, comment=""))
     inputs = replace(inputs, is_in_order=True)
-    files, notes = open_files(folder, inputs.text)
+    files, notes = open_files(folder, inputs.text, outside=options.outside_files)
     nodes, left_out = _node_types([one for one in files if one.header.is_nodes])
     notes += left_out
     relations = [

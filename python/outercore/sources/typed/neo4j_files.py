@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from outercore.errors import InvalidError, OutercoreError
+from outercore.sources.described_files import require_inside
 from outercore.sources.packed import lines
 from outercore.sources.table import TextTable, natural
 from outercore.sources.text import TextFile, TextOptions, suffix_of
@@ -80,11 +81,14 @@ def is_neo4j(folder: Path) -> bool:
     return any(has_header(path) for path in _text_files(folder))
 
 
-def open_files(folder: Path, options: TextOptions) -> tuple[list[ExportFile], list[str]]:
-    """The files with a header of their own, or one in a file beside them; and notes.
+def open_files(
+    folder: Path, options: TextOptions, *, outside: bool = False
+) -> tuple[list[ExportFile], list[str]]:
+    """The files with a header of their own, or one in a file beside them; and notes. `outside` as
+    in `described_file`.
 
-    Errors: `InvalidError` for a header that does not fit; what is wrong with a file that may have
-    one.
+    Errors: `InvalidError` for a header that does not fit, and a link out of the folder; what is
+    wrong with a file that may have one.
     """
     texts = _text_files(folder)
     headers = {}
@@ -115,6 +119,9 @@ def open_files(folder: Path, options: TextOptions) -> tuple[list[ExportFile], li
         rest = [one for one in rest if one not in data]
         if not data:
             found.append(ExportFile(header, own, states(path)))
+    for file in found:
+        for path in (file.header.path, file.path):
+            require_inside(folder, path, f"`{folder}`", outside=outside)
     others = sorted(
         [*rest, *(one for one in folder.iterdir() if one not in texts and one.name[0] != ".")]
     )

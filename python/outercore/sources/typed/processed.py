@@ -13,6 +13,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import EdgeType
 from outercore.sources.edges import EdgeShape
 from outercore.sources.graph import ImportOptions, NodeArray
+from outercore.sources.input_file import require_file
 from outercore.sources.inputs import without_label
 from outercore.sources.rows import (
     Reading,
@@ -117,6 +118,7 @@ def _igb_rows(
 
 
 def _has_header(path: Path) -> bool:
+    require_file(path, "array")
     with path.open("rb") as file:
         return file.read(6) == b"\x93NUMPY"
 
@@ -167,7 +169,7 @@ def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
     labelled = None
     for node_type in _types(tables):
         count = described.get(node_type) if isinstance(described, dict) else None
-        if not isinstance(count, int) or count < 0:
+        if type(count) is not int or not 0 <= count < 2**63:
             raise InvalidError(f"file `{meta}`: no number of nodes of type `{node_type}`")
         counts[node_type] = count
         for path in sorted((root / "processed" / node_type).glob("node_*.npy")):
@@ -193,15 +195,16 @@ def _mag_splits(path: Path, node_type: str, count: int) -> list[NodeArray]:
     found = read_torch(path)
     if not isinstance(found, dict):
         raise InvalidError(f"file `{path}`: expected splits by name, found {type(found).__name__}")
-    return [
-        NodeArray(
-            "split",
-            str(name),
-            ids_of(f"split `{name}` in `{path}`", np.asarray(ids), count),
-            node_type,
+    splits = []
+    for name, ids in found.items():
+        where = f"split `{name}` in `{path}`"
+        is_list = isinstance(ids, list) and all(type(one) is int for one in ids)
+        if not (is_list or isinstance(ids, np.ndarray)):
+            raise InvalidError(f"{where}: expected ids [nodes], found {type(ids).__name__}")
+        splits.append(
+            NodeArray("split", str(name), ids_of(where, np.asarray(ids), count), node_type)
         )
-        for name, ids in found.items()
-    ]
+    return splits
 
 
 def _edges(root: Path, between: str, shape: EdgeShape) -> list[EdgeTable]:

@@ -38,7 +38,7 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
 
     Errors: `InvalidError` and `NotFoundError` name the table with its column, or the file.
     """
-    schema = read_schema(folder)
+    schema = read_schema(folder, outside=options.outside_files)
     inputs = replace(inputs, is_in_order=True)
     reading = inputs.reading(options)
     tables = {name: _open(one, folder, reading) for name, one in schema.items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.sources.described_files import described_file
 from outercore.sources.typed.tables import require_type_name
 from outercore.sources.yaml_file import list_of, map_of, read_yaml, text_of
 
@@ -58,8 +59,8 @@ def is_relational(folder: Path) -> bool:
     return (folder / DESCRIPTION).is_file()
 
 
-def read_schema(folder: Path) -> dict[str, TableSchema]:
-    """The tables that `tables.yaml` describes, by name.
+def read_schema(folder: Path, *, outside: bool = False) -> dict[str, TableSchema]:
+    """The tables that `tables.yaml` describes, by name; `outside` as in `described_file`.
 
     Errors: `InvalidError` names the table and the entry; `NotFoundError` a file that is not there.
     """
@@ -69,14 +70,14 @@ def read_schema(folder: Path) -> dict[str, TableSchema]:
     tables = map_of(top.get("tables"), f"{where}: `tables`")
     if not tables:
         raise InvalidError(f"{where}: expected tables below `tables:`, found none")
-    found = {name: _table(folder, name, value, where) for name, value in tables.items()}
+    found = {name: _table(folder, name, value, where, outside) for name, value in tables.items()}
     for one in found.values():
         for key in one.foreign_keys:
             _require_target(key, one, found, where)
     return found
 
 
-def _table(folder: Path, name: str, value: Any, where: str) -> TableSchema:
+def _table(folder: Path, name: str, value: Any, where: str, outside: bool) -> TableSchema:
     require_type_name(where, name)
     at = f"{where}: table `{name}`"
     entries = map_of(value, at, _OF_TABLE)
@@ -88,7 +89,7 @@ def _table(folder: Path, name: str, value: Any, where: str) -> TableSchema:
     time, features = entries.get("time"), entries.get("features")
     return TableSchema(
         name,
-        _file(folder, name, entries.get("file"), at),
+        described_file(folder, _file(folder, name, entries.get("file"), at), at, outside=outside),
         _columns(entries.get("primary_key", ""), f"{at}: `primary_key`"),
         tuple(keys),
         None if time is None else text_of(time, f"{at}: `time`"),
@@ -113,13 +114,10 @@ def _columns(value: Any, where: str) -> tuple[str, ...]:
     return columns
 
 
-def _file(folder: Path, name: str, value: Any, where: str) -> Path:
+def _file(folder: Path, name: str, value: Any, where: str) -> str:
     """The file of a table: the one that is named, else the one that is called as the table."""
     if value is not None:
-        path = folder / text_of(value, f"{where}: `file`")
-        if not path.exists():
-            raise NotFoundError(f"{where}: file `{path}` does not exist")
-        return path
+        return text_of(value, f"{where}: `file`")
     found = sorted(one for one in folder.iterdir() if one.name == name or one.stem == name)
     found = found or sorted(one for one in folder.iterdir() if one.name.startswith(f"{name}."))
     if len(found) != 1:
@@ -128,7 +126,7 @@ def _file(folder: Path, name: str, value: Any, where: str) -> Path:
             f"{where}: expected one file that is called `{name}`, such as `{name}.parquet` or "
             f"`{name}.csv`, found {listed}\nhint: name it: `file: NAME`"
         )
-    return found[0]
+    return found[0].name
 
 
 def _require_target(

@@ -27,6 +27,7 @@ from outercore.sources.table import (
 from outercore.sources.text import PLAIN, TextFile, TextOptions, suffix_of
 from outercore.sources.typed.edge_array import ENDS, EdgeArrayTable
 from outercore.sources.unchanged import FileState, states
+from outercore.sources.yaml_file import count_of
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
 """What a type may be called: it becomes part of a path."""
@@ -111,7 +112,8 @@ def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeT
 
 def _node_table(node_type: str, value: str, reading: Reading) -> NodeTable:
     if value.isdecimal():
-        return NodeTable(node_type, None, None, (), int(value))
+        count = count_of(value, f"--nodes {node_type}")
+        return NodeTable(node_type, None, None, (), count)
     spec = FileSpec.parse(value)
     files = states(spec.path)
     if suffix_of(spec.path) in _ARRAYS:
