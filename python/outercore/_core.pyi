@@ -350,6 +350,7 @@ def kernel_add_neighbours(
     sums: NDArray[np.float32],
     threads: int,
 ) -> None: ...
+def shuffled(count: int, seed: int, epoch: int, first: int, last: int) -> NDArray[np.int64]: ...
 def kernel_add_alike(
     sources: NDArray[np.uint32] | NDArray[np.uint64],
     next: NDArray[np.uint64],

@@ -59,6 +59,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
+    module.add_function(wrap_pyfunction!(loader::shuffled, module)?)?;
     module.add_class::<import::Importer>()?;
     module.add_class::<addition::PyAddition>()?;
     module.add_class::<far_connection::FarConnection>()?;
