@@ -20,7 +20,9 @@ from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
-_BATCH = 1 << 17
+_BATCH = 1 << 15
+_READ = 1 << 20
+"""Bytes of a column that are read at once."""
 _PARQUET = ("*.parquet", "*.pq")
 
 Missing = Literal["nan", "minus_one"]
@@ -371,7 +373,8 @@ def _is_text(kind: Any) -> bool:
 def parquet_file(path: Path) -> Iterator[Any]:
     """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
     try:
-        file = pa.parquet.ParquetFile(path)
+        # Otherwise all columns of a row group are read at once, whatever its size.
+        file = pa.parquet.ParquetFile(path, buffer_size=_READ, pre_buffer=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise InvalidError(f"Parquet file `{path}`: {error}") from None
     try:
