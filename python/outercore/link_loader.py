@@ -12,9 +12,10 @@ from torch import Tensor
 
 from outercore.batch_options import LARGEST_SEED, batch_options
 from outercore.config.fields import number, whole
-from outercore.errors import InvalidError, UnsupportedError
+from outercore.config.sizes import format_size
+from outercore.errors import BudgetError, InvalidError, UnsupportedError
 from outercore.graph import EdgeType, Graph
-from outercore.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, all_links, edge_type_of
+from outercore.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, edge_type_of
 from outercore.loader import NeighborLoader
 from outercore.loader_arguments import refuse_arguments
 from outercore.minibatches import FanOuts, Source, opened
@@ -23,7 +24,11 @@ from outercore.sample_rules import EqualTimes, SubgraphType, TemporalStrategy, e
 from outercore.seed_code import SeedCode, code_of_links
 
 _POOL_SEEDS = 1 << 18
-"""Seeds that are drawn together."""
+"""Most seeds that are drawn together."""
+_SEED_BYTES = 96
+"""Of each seed of a pool: the seed, its place, link and time, and the core's copies of them."""
+_POOL_SHARE = 16
+"""Part of the budget that a pool takes at most, where that is enough for a batch."""
 _INSTEAD = {
     "input_nodes": "`edge_label_index` are the links",
     "input_time": "`edge_label_time` are the times of the links",
@@ -49,7 +54,9 @@ class LinkNeighborLoader(NeighborLoader):
     ``edge_label_time`` int64 [n + m]. With k negatives for each link in triplets, ``dst_neg_index``
     is int64 [n, k], or [n] for one; ``seed_time`` int64 [n].
 
-    Cost: 16 bytes a link in memory, 8 more with times, and 8 more where the order is shuffled.
+    Cost: links that are given stay as they are, in the caller's memory. All edges as links take 8
+    bytes each of the budget, 16 in a graph of more than 2^31 nodes, and are read when the loader is
+    made. Negatives with node times take 16 bytes a node.
 
     Args:
         data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
@@ -109,7 +116,7 @@ class LinkNeighborLoader(NeighborLoader):
         equal_times: EqualTimes = "seen",
         **options: Any,
     ) -> None:
-        """Bind a graph and the links; only where all edges are the links are these read."""
+        """Bind a graph and the links; reads those of the first batches."""
         refuse_arguments(options, type(self), _INSTEAD)
         graph = opened(data)
         own = batch_options({"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last})
@@ -118,12 +125,8 @@ class LinkNeighborLoader(NeighborLoader):
         self._code = code_of_links(data, graph, edge_label_index)
         self._edge_label = _labels(edge_label)
         times = None if edge_label_time is None else _whole(edge_label_time, "edge_label_time")
-        count = index.shape[1]
         self._negatives = _negatives(graph, self._edge_type, neg_sampling, neg_sampling_ratio)
-        _check(count, self._edge_label, times, time_attr)
-        self._edge_label = _above_negatives(self._edge_label, self._negatives)
         self._link_batch, self._drop_last = own["batch_size"], own["drop_last"]
-        self._link_count = count
         self._link_rank, self._link_world = rank, world_size
         self._links = LinkSeeds(
             graph,
@@ -139,6 +142,9 @@ class LinkNeighborLoader(NeighborLoader):
             sees_equal=equal_times == "seen",
         )
         amount = 0.0 if self._negatives is None else self._negatives.amount
+        self._link_count = count = self._links.count
+        _check(count, self._edge_label, times, time_attr)
+        self._edge_label = _above_negatives(self._edge_label, self._negatives)
         self._width = max(int(2 * self._link_batch * (1 + amount)) + 2, 1)
         self._now: LinkBatch | None = None
         empty = np.empty(0, np.int64)
@@ -191,39 +197,58 @@ class LinkNeighborLoader(NeighborLoader):
 
     def __len__(self) -> int:
         """Batches per epoch, of this rank."""
-        return len(self._parts())
+        return self._rounds[1]
+
+    def _reserved(self) -> int:
+        pool = min(self._pool, len(self)) * self._width
+        return super()._reserved() + self._links.memory + _SEED_BYTES * pool
 
     def _open(self) -> None:
         super()._open()
+        self._require_room()
         # The plan is made for batches like those of the first epoch.
-        parts = self._parts()
-        if parts:
-            self._reseed(0, 0, parts[: self._pool])
+        if len(self):
+            self._reseed(0, 0, self._pool)
+
+    def _require_room(self) -> None:
+        """Errors: `BudgetError` where reading the links takes the budget; else the plan decides."""
+        needed, budget = self._links.reading_memory, self._config["memory"]
+        if needed >= budget:
+            raise BudgetError(
+                f"memory budget {format_size(budget)}: {self._link_count:,} edges as links take "
+                f"{format_size(needed)} while they are read\n"
+                "hint: raise the memory, or give fewer links by `edge_label_index`",
+                needed,
+            )
 
     @property
     def _pool(self) -> int:
         """Batches whose seeds are drawn together."""
-        return max(_POOL_SEEDS // self._width, 1)
+        room = self._config["memory"] // (_POOL_SHARE * _SEED_BYTES)
+        return max(min(_POOL_SEEDS, room) // self._width, 1)
 
-    def _parts(self) -> list[slice]:
-        """The links of each batch of this rank, in the order of an epoch.
+    @property
+    def _rounds(self) -> tuple[int, int]:
+        """In how many rounds each rank takes a full batch, and all rounds of an epoch.
 
-        All ranks have as many batches; those of one step differ by at most one link.
+        All ranks have as many batches; those of one round differ by at most one link.
         """
+        _, world = share_of(self._link_rank, self._link_world)
+        full, left = divmod(self._link_count, self._link_batch * world)
+        if not left or self._drop_last:
+            return full, full
+        if left < world and full:
+            full -= 1
+        return full, full + 1
+
+    def _part(self, batch: int) -> slice:
+        """The places of the links of a batch of this rank in the order of an epoch."""
         rank, world = share_of(self._link_rank, self._link_world)
-        step = self._link_batch * world
-        ends = list(range(step, self._link_count + 1, step))
-        left = self._link_count - (ends[-1] if ends else 0)
-        if left and not self._drop_last:
-            if left < world and ends:
-                ends.pop()
-            ends.append(self._link_count)
-        parts, start = [], 0
-        for end in ends:
-            cut = np.linspace(start, end, world + 1).astype(int)
-            parts.append(slice(int(cut[rank]), int(cut[rank + 1])))
-            start = end
-        return parts
+        start = batch * self._link_batch * world
+        is_full = batch < self._rounds[0]
+        end = start + self._link_batch * world if is_full else self._link_count
+        cut = np.linspace(start, end, world + 1).astype(int)
+        return slice(int(cut[rank]), int(cut[rank + 1]))
 
     def forecast(self, step: Callable[[Any], object] | None = None) -> dict[str, Any]:
         """Not for links.
@@ -236,12 +261,12 @@ class LinkNeighborLoader(NeighborLoader):
             "hint: `plan()` says what the memory is used for"
         )
 
-    def _reseed(self, epoch: int, first: int, parts: list[slice]) -> list[LinkBatch]:
-        """Gives the core the seeds of some batches, from batch `first` of the epoch on."""
+    def _reseed(self, epoch: int, first: int, count: int) -> list[LinkBatch]:
+        """Gives the core the seeds of at most `count` batches, from `first` of the epoch on."""
         rank, world = share_of(self._link_rank, self._link_world)
         batches = [
-            self._links.batch(epoch, (first + place) * world + rank, part)
-            for place, part in enumerate(parts)
+            self._links.batch(epoch, number * world + rank, self._part(number))
+            for number in range(first, min(first + count, len(self)))
         ]
         seeds = np.concatenate([batch.seeds for batch in batches])
         bounds = np.cumsum([0, *(len(batch.seeds) for batch in batches)])
@@ -273,9 +298,9 @@ class LinkNeighborLoader(NeighborLoader):
         core, epoch, first = self._core, self._epoch, self._first_batch
         self._epoch, self._first_batch = epoch + 1, 0
         self._begun += 1
-        own, parts = self._begun, self._parts()
-        for start in range(first, len(parts), self._pool):
-            batches = self._reseed(epoch, start, parts[start : start + self._pool])
+        own, total = self._begun, len(self)
+        for start in range(first, total, self._pool):
+            batches = self._reseed(epoch, start, self._pool)
             core.start(epoch, 0)
             widths = core.widths()
             for batch in batches:
@@ -283,7 +308,7 @@ class LinkNeighborLoader(NeighborLoader):
                     break
                 self._now = batch
                 first += 1
-                yield self._delivered(self._batch(widths), epoch, first, len(parts))
+                yield self._delivered(self._batch(widths), epoch, first, total)
                 self._require_own(own, epoch)
 
     def _batch(self, widths: dict[str, int]) -> Any:
@@ -337,8 +362,8 @@ class LinkNeighborLoader(NeighborLoader):
             store.batch = names[store.batch]
 
 
-def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[np.int64]]:
-    """The edge type of the links, and the links [2, n]."""
+def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[Any] | None]:
+    """The edge type of the links, and the links [2, n] as they are given; `None` for all edges."""
     edge_type: EdgeType = ("node", "edge", "node")
     links = given
     if graph.is_typed:
@@ -347,7 +372,7 @@ def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[np.int64]]:
         else:
             edge_type, links = edge_type_of(graph, given), None
     if links is None:
-        return edge_type, all_links(graph, edge_type)
+        return edge_type, None
     if not graph.is_typed and isinstance(given, tuple) and isinstance(given[0], (tuple, str)):
         raise InvalidError(
             f"edge_label_index: found the edge type {given[0]!r}, but the graph has one type\n"
@@ -370,7 +395,7 @@ def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[np.int64]]:
             raise InvalidError(
                 f"edge_label_index: row {end} has ids beyond the {count} nodes of `{node_type}`"
             )
-    return edge_type, np.ascontiguousarray(index, np.int64)
+    return edge_type, index
 
 
 def _labels(given: Any) -> Tensor | None:
@@ -436,8 +461,8 @@ def _above_negatives(labels: Tensor | None, negatives: NegativeLinks | None) -> 
     return labels + 1
 
 
-def _whole(values: Any, name: str) -> NDArray[np.int64]:
+def _whole(values: Any, name: str) -> NDArray[Any]:
     found = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     if found.dtype.kind not in "iu" or found.ndim != 1:
         raise InvalidError(f"{name}: expected whole numbers [links], found {found.dtype}")
-    return np.ascontiguousarray(found, np.int64)
+    return found

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.csc import Edges, csc, edge_rows, first_ids
+from outercore import _core
+from outercore.csc import Edges, RowOrder, count_links, edge_blocks, first_ids, reading_bytes
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
 
+_TIMED_NODE_BYTES = 16
+"""For each node that negatives are drawn from by time: its place and its time in their order."""
 _ROUNDS = 16
 """How often a pair that is an edge is drawn again; the last draw stays."""
-_OF_ORDER, _OF_NEGATIVES = 1, 2
-"""What random numbers are for. They are part of every result: keep them."""
+_OF_NEGATIVES = 2
+"""What random numbers are for. It is part of every result: keep it."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,8 @@ class LinkSeeds:
         self,
         graph: Graph,
         edge_type: EdgeType,
-        index: NDArray[np.int64],
-        times: NDArray[np.int64] | None,
+        index: NDArray[Any] | None,
+        times: NDArray[Any] | None,
         negatives: NegativeLinks | None,
         *,
         seed: int,
@@ -85,32 +88,78 @@ class LinkSeeds:
         edge_times: str | None,
         sees_equal: bool,
     ) -> None:
-        """`index` int64 [2, links] within the types of the ends; `times` int64 [links]."""
-        self._graph, self._edge_type, self._index = graph, edge_type, index
+        """`index` [2, links] within the types of the ends, `None` for all edges; `times` [links].
+
+        Both may be of any whole number, and are looked at as they are: a copy would be memory
+        beside the caller's.
+        """
+        self._graph, self._edge_type, self._given = graph, edge_type, index
         self._times, self._negatives = times, negatives
         self._seed, self._shuffle, self._is_disjoint = seed, shuffle, is_disjoint
         self._node_times, self._edge_times, self._sees_equal = node_times, edge_times, sees_equal
-        self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what is read from disk again: a mapped file would be copied as a whole."""
-        lazy = ("_edges", "_ends")
-        return {**{k: v for k, v in self.__dict__.items() if k not in lazy}, "_order": None}
+        lazy = ("_edges", "_ends", "_index")
+        return {name: value for name, value in self.__dict__.items() if name not in lazy}
 
-    def order(self, epoch: int) -> NDArray[np.int64]:
-        """Places of the links in the order of an epoch."""
-        if self._order is None or self._order[0] != epoch:
-            count = self._index.shape[1]
-            links = np.arange(count)
-            if self._shuffle:
-                links = _generator(self._seed, _OF_ORDER, epoch).permutation(count)
-            self._order = (epoch, links)
-        return self._order[1]
+    @cached_property
+    def count(self) -> int:
+        """Links of an epoch."""
+        if self._given is not None:
+            return int(self._given.shape[1])
+        return count_links(self._graph, self._edge_type)
+
+    @property
+    def memory(self) -> int:
+        """Bytes in memory beside what the caller gave: all edges as links, nodes by time, sums."""
+        links = 0 if self._given is not None else self._link_bytes
+        return links + self._drawable_bytes
+
+    @property
+    def reading_memory(self) -> int:
+        """`memory` while the edges are read, before there are batches."""
+        if self._given is not None:
+            return self.memory
+        return self.memory + reading_bytes(self._graph, self._edge_type)
+
+    @property
+    def _link_bytes(self) -> int:
+        return 2 * id_type(self._graph, self._edge_type).itemsize * self.count
+
+    @property
+    def _drawable_bytes(self) -> int:
+        if self._negatives is None:
+            return 0
+        source, _, target = self._edge_type
+        # Triplets keep the sources of their links.
+        ends = [(target, self._negatives.dst_weight)]
+        if self._negatives.mode == "binary":
+            ends.append((source, self._negatives.src_weight))
+        nodes = self._graph.node_types
+        of_time = sum(_TIMED_NODE_BYTES * nodes[end] for end, _ in ends if self._times_key(end))
+        return of_time + sum(8 * nodes[end] for end, weights in ends if weights is not None)
+
+    @cached_property
+    def _index(self) -> NDArray[Any]:
+        """The links; read at the first batch where they are all edges."""
+        if self._given is not None:
+            return self._given
+        return all_links(self._graph, self._edge_type)
+
+    def places(self, epoch: int, part: slice) -> NDArray[np.int64]:
+        """Places of the links at `part` of the order of an epoch."""
+        if not self._shuffle:
+            return np.arange(part.start, part.stop)
+        found: NDArray[np.int64] = _core.shuffled(
+            self.count, self._seed, epoch, part.start, part.stop
+        )
+        return found
 
     def batch(self, epoch: int, number: int, part: slice) -> LinkBatch:
         """The links at `part` of the epoch's order, with negatives."""
-        links = self.order(epoch)[part]
-        sources, targets = self._index[0, links], self._index[1, links]
+        links = self.places(epoch, part)
+        sources, targets = (self._index[end, links].astype(np.int64) for end in (0, 1))
         own = np.arange(len(links))
         if self._negatives is None:
             return self._seeds(links, sources, targets, own, own)
@@ -118,7 +167,7 @@ class LinkSeeds:
         is_triplet = self._negatives.mode == "triplet"
         # Binary negatives in turn, so that each time has as many.
         of = np.repeat(own, int(self._negatives.amount)) if is_triplet else np.resize(own, extra)
-        now = None if self._times is None else self._times[links[of]]
+        now = self._times_of(links[of])
         random = _generator(self._seed, _OF_NEGATIVES, epoch, number)
         drawn = self._drawn(len(of), sources[of] if is_triplet else None, now, random)
         of_targets = np.concatenate([own, of])
@@ -128,6 +177,9 @@ class LinkSeeds:
         return self._seeds(
             links, np.concatenate([sources, drawn[0]]), targets, of_targets, of_targets
         )
+
+    def _times_of(self, links: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return None if self._times is None else self._times[links].astype(np.int64)
 
     def _drawn(
         self,
@@ -165,12 +217,16 @@ class LinkSeeds:
         )
 
     def _drawable(self, node_type: str, weights: NDArray[np.float64] | None) -> _Drawable:
-        times = None
-        if self._node_times is not None:
-            key = f"nodes/{node_type}/{self._node_times}"
-            if key in self._graph.arrays:
-                times = self._graph.array(key)
+        key = self._times_key(node_type)
+        times = None if key is None else self._graph.array(key)
         return _Drawable(self._graph.node_types[node_type], times, self._sees_equal, weights)
+
+    def _times_key(self, node_type: str) -> str | None:
+        """The array that says from when on nodes of a type are there."""
+        if self._node_times is None:
+            return None
+        key = f"nodes/{node_type}/{self._node_times}"
+        return key if key in self._graph.arrays else None
 
     @cached_property
     def _edges(self) -> Edges:
@@ -188,10 +244,11 @@ class LinkSeeds:
         first = first_ids(self._graph)
         ends = [first[source_type] + sources, first[target_type] + targets]
         same = source_type == target_type
-        source_times, times = None, None
-        if self._times is not None:
-            source_times = self._times[links[of_sources]]
-            times = np.concatenate([source_times, self._times[links[of_targets]]])
+        source_times, target_times = self._times_of(links[of_sources]), None
+        times = None
+        if source_times is not None:
+            target_times = self._times_of(links[of_targets])
+            times = np.concatenate([source_times, target_times])
         if self._is_disjoint:
             seeds = np.concatenate(ends)
             source_places = np.arange(len(sources))
@@ -258,19 +315,25 @@ class _Drawable:
         return places if self._by_time is None else self._by_time[places]
 
 
-def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64]:
-    """All edges of a type as int64 [2, edges], in the order of the imported rows.
+def id_type(graph: Graph, edge_type: EdgeType) -> np.dtype[Any]:
+    """The type that ids within the types of the ends fit into."""
+    nodes = max(graph.node_types[edge_type[0]], graph.node_types[edge_type[2]])
+    return np.dtype(np.int32 if nodes <= 1 << 31 else np.int64)
+
+
+def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[Any]:
+    """All edges of a type as [2, edges], in the order of the imported rows.
 
     The two directions of an undirected edge follow each other.
 
-    Cost: 16 bytes an edge in memory, twice that meanwhile.
+    Cost: 8 bytes an edge in memory, 16 in a graph of more than 2^31 nodes; `reading_bytes` besides
+    while they are read. One pass over the edges, or two where a row is not one edge.
     """
-    offsets, sources = csc(graph, edge_type)
-    rows = edge_rows(graph, edge_type)
-    order = slice(None) if rows is None else np.argsort(rows, kind="stable")
-    links = np.empty((2, len(sources)), np.int64)
-    links[0] = sources[order]
-    links[1] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[order]
+    links = np.empty((2, count_links(graph, edge_type)), id_type(graph, edge_type))
+    order = RowOrder(graph, edge_type)
+    for first, sources, targets, rows in edge_blocks(graph, edge_type):
+        places = order.places(first, rows)
+        links[0, places], links[1, places] = sources, targets
     return links
 
 

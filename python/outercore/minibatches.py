@@ -21,12 +21,14 @@ from outercore.batch_arrays import batch_arrays, own_names
 from outercore.batch_options import batch_options
 from outercore.config.fields import plain_json, whole
 from outercore.config.sizes import format_size, parse_size
+from outercore.csc import array_of
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.forecast import forecast
 from outercore.graph import EdgeType, Graph
 from outercore.graph_arrays import require_edges
 from outercore.input_nodes import Seeds
+from outercore.mapped import blocks
 from outercore.plans import LoaderPlan
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules
@@ -130,10 +132,10 @@ class MiniBatches(ABC, Generic[Batch]):
             **chosen,
             "arrays": list(self._arrays.values()),
             "memory": parse_size(memory),
-            "reserved": 0 if self._labels is None else self._labels.nbytes,
             "threads": checked_threads(threads) or 0,
             "hotness": hotness,
         }
+        self._config["reserved"] = self._reserved()
         far_options = options_of(far, graph.root)
         if far_options is not None:
             if "token_file" in far_options:
@@ -144,6 +146,10 @@ class MiniBatches(ABC, Generic[Batch]):
         self._handle: Any = None
         self._process = 0
         self._open()
+
+    def _reserved(self) -> int:
+        """Bytes that are kept here, beside what the core plans for."""
+        return 0 if self._labels is None else self._labels.nbytes
 
     def _open(self) -> None:
         """Opens the data set for this process, with its share of the seeds."""
@@ -461,14 +467,24 @@ def _compact_labels(graph: Graph, key: str | None) -> NDArray[Any] | None:
     """Labels in the smallest type that holds them: they stay in memory, one entry a node."""
     if key is None:
         return None
-    values = graph.array(key)
-    if not np.issubdtype(values.dtype, np.integer) or values.size == 0:
-        return values
-    least, most = int(values.min()), int(values.max())
-    for compact in (np.int8, np.int16, np.int32):
-        if np.iinfo(compact).min <= least and most <= np.iinfo(compact).max:
-            return values.astype(compact)
-    return values
+    if not np.issubdtype(_dtype(graph, key), np.integer):
+        return graph.array(key)
+    values = array_of(graph, key)
+    least = min((int(block.min()) for _, block in blocks(values)), default=0)
+    most = max((int(block.max()) for _, block in blocks(values)), default=0)
+    fitting = (np.int8, np.int16, np.int32)
+    holds = (np.iinfo(kind).min <= least and most <= np.iinfo(kind).max for kind in fitting)
+    kind = next((kind for kind, does in zip(fitting, holds, strict=True) if does), values.dtype)
+    labels = np.empty(values.shape, kind)
+    for first, block in blocks(values):
+        labels[first : first + len(block)] = block
+    return labels
+
+
+def _dtype(graph: Graph, key: str) -> Any:
+    """The type of an array; of `bfloat16`, which NumPy lacks, that of its values in memory."""
+    name = graph.arrays[key]["dtype"]
+    return np.dtype(np.float32 if name == "bfloat16" else name)
 
 
 def _widen(labels: NDArray[Any]) -> NDArray[Any]:

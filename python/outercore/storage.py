@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -78,6 +80,46 @@ def replacing(storage: Storage, path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
         raise
     storage.sync_directory(path.parent)
+
+
+@contextmanager
+def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
+    """A directory for files of this process, which is removed at the end of the block.
+
+    Names are `prefix` and something random. What a killed process has left under such a name is
+    removed first: its lock is free, as the system frees those of a process that ends.
+    """
+    path, lock = _locked_directory(parent, prefix)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int]:
+    """A new directory and the descriptor that locks it."""
+    for other in parent.glob(f"{prefix}*"):
+        _remove_abandoned(other)
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Another process may have taken it for abandoned before it was locked.
+        if path.exists():
+            return path, lock
+        os.close(lock)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes a scratch directory that no process holds."""
+    with suppress(OSError):
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def require_free(file: Path, *, overwrite: bool) -> None:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
 from outercore import _native
+from outercore.cli import run
+from peaks import Peaks, available, peaks
+from typed_fakes import write_typed
 
 MIB = 1 << 20
 
@@ -141,3 +152,203 @@ def test_a_topology_of_most_of_the_budget(tiny: Path, tmp_path: Path) -> None:
     found = measure(tiny, graph, memory, "auto", work)
     assert found["plan"]["topology"]["resident"]
     assert found["peak"] < memory + CONSTANT, found
+
+
+SMALLEST = 24
+BATCHES = {"batch_size": 128, "num_neighbors": [5, 3], "input_nodes": "train", "shuffle": True}
+LINKS = {"batch_size": 128, "num_neighbors": [5, 3], "shuffle": True}
+MODEL = "--model sage --hidden 8 --fanout 5 --batch-size 256 --epochs 1"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loader with its options, or a command, within a budget in MiB.
+
+    `DATA` in a text is the directory with the data sets: large ones, or tiny ones to begin with.
+    """
+
+    work: str
+    budget: int = SMALLEST
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of a loader."""
+    name: str = ""
+    over: str = ""
+    """What is not kept yet, if anything."""
+
+    def __str__(self) -> str:
+        return self.name or self.work.replace("DATA/", "").replace(" ", "-")[:40]
+
+    def asked(self, data: Path, memory: str) -> dict[str, Any]:
+        """The work on the data sets in a directory."""
+        if " " in self.work:
+            words = self.work.replace("DATA", str(data)).replace("MEMORY", f"--memory {memory}")
+            return {"command": words.split()}
+        options = {"data_set": "graph", "threads": 2, "memory": memory, **self.options}
+        options["data_set"] = str(data / options["data_set"])
+        arrays = {name: str(data / file) for name, file in options.pop("arrays_of", {}).items()}
+        return {"loader": self.work, "options": options, "arrays": arrays}
+
+
+CASES = [
+    Case("NeighborLoader", options=BATCHES),
+    Case("NeighborSampler", options={**BATCHES, "features": "x", "labels": "y"}),
+    Case("NeighborLoader", options={**BATCHES, "replace": True}, name="with-replacement"),
+    Case("NeighborLoader", options={**BATCHES, "disjoint": True}, name="disjoint"),
+    Case("NeighborLoader", options={**BATCHES, "method": "labor"}, name="labor"),
+    Case(
+        "NeighborLoader",
+        options={**BATCHES, "method": "ladies", "num_neighbors": [64, 64]},
+        name="ladies",
+    ),
+    Case("NeighborLoader", options={**BATCHES, "weight_attr": "weight"}, name="weighted"),
+    Case("NeighborLoader", options={**BATCHES, "subgraph_type": "induced"}, name="induced"),
+    Case("NeighborLoader", options={**BATCHES, "subgraph_type": "bidirectional"}, name="both-ways"),
+    Case("NeighborLoader", options={**BATCHES, "arrays": ["edge_weight"]}, name="edge-array"),
+    Case("NeighborLoader", options={**BATCHES, "data_set": "typed"}, name="typed"),
+    Case(
+        "HGTLoader",
+        48,
+        {"num_samples": [1024, 1024], "input_nodes": "train", "batch_size": 512},
+    ),
+    Case(
+        "HGTLoader",
+        32,
+        {
+            "data_set": "typed",
+            "num_samples": [128, 128],
+            "input_nodes": "train",
+            "batch_size": 128,
+        },
+        name="hgt-typed",
+    ),
+    Case("LinkNeighborLoader", 120, {**LINKS, "neg_sampling": "binary"}, name="all-links"),
+    Case(
+        "LinkNeighborLoader",
+        32,
+        {**LINKS, "neg_sampling": "triplet", "arrays_of": {"edge_label_index": "links.npy"}},
+        name="given-links",
+    ),
+    Case("import DATA/edges.npy --features DATA/x.npy --labels DATA/y.npy --out new MEMORY"),
+    Case("import DATA/edges.csv --out text MEMORY"),
+    Case("import DATA/facts.parquet --triples --out facts MEMORY"),
+    Case("add DATA/graph --array z=DATA/x.npy MEMORY"),
+    Case("info DATA/graph"),
+    Case("check DATA/graph"),
+    Case("convert DATA/graph --to float16"),
+    Case("layout DATA/graph --precision int8 MEMORY", 64),
+    Case("grid DATA/graph --weights weight MEMORY", 48),
+    Case(f"train DATA/graph {MODEL} --out run MEMORY"),
+    Case(f"train DATA/graph --task link {MODEL} --out run MEMORY", 96),
+    Case(f"train DATA/typed {MODEL} --out run MEMORY"),
+    Case(
+        "predict DATA/graph --model DATA/trained --out scores.parquet MEMORY",
+        over="4 MiB more than it may take: inference over all nodes is not counted as a whole",
+    ),
+    Case("evaluate DATA/trained MEMORY"),
+    Case("export-model DATA/trained --out model"),
+    Case("report DATA/trained --out page.html"),
+    *(
+        Case(f"run {algorithm} DATA/gridded --record none --out found.npy MEMORY")
+        for algorithm in (
+            *("pagerank", "wcc", "bfs --source 1", "sssp --source 1 --weights weight", "triangles"),
+            *("kcore", "label-propagation", "degrees", "scc"),
+        )
+    ),
+    Case("embed DATA/facts --model complex --dim 16 --epochs 1 --out placed MEMORY", 64),
+    Case("embed DATA/graph --model dot --dim 32 --epochs 1 --out placed MEMORY", 144),
+]
+
+
+def made(data: Path, nodes: int, degree: int, width: int) -> Path:
+    """One data set of each kind, and files to import, in a new directory."""
+    data.mkdir(parents=True)
+    random = np.random.default_rng(1)
+    shape = f"--nodes {nodes} --degree {degree} --features {width} --splits 0.02,0.01,0.01"
+    told(f"generate planted {shape} --out {data}/graph --memory 64MiB")
+    graph = oc.open(data / "graph")
+    arcs = graph.num_edges
+    pairs = random.integers(0, nodes, (arcs // 4, 2))
+    np.save(data / "edges.npy", pairs)
+    np.save(data / "links.npy", np.ascontiguousarray(pairs.T))
+    np.save(data / "x.npy", graph.array("x"))
+    np.save(data / "y.npy", graph.array("y"))
+    np.save(data / "weight.npy", random.random(graph.num_edge_rows))
+    pa_csv.write_csv(_table(pairs, ("source", "target")), data / "edges.csv")
+    triples = np.stack([pairs[:, 0], pairs[:, 1] % 7, pairs[:, 1]], axis=1)
+    pq.write_table(_table(triples, ("head", "relation", "tail")), data / "facts.parquet")
+    told(f"import {data}/facts.parquet --triples --out {data}/facts --memory 64MiB")
+    told(f"add {data}/graph --edge-array weight={data}/weight.npy --memory 64MiB")
+    shutil.copytree(data / "graph", data / "gridded")
+    told(f"grid {data}/gridded --weights weight --memory 64MiB")
+    told(f"train {data}/graph {MODEL} --memory 128MiB --out {data}/trained")
+    _typed(data / "typed", nodes, arcs // 4, width)
+    return data
+
+
+def _table(columns: np.ndarray, names: tuple[str, ...]) -> pa.Table:
+    return pa.table({name: columns[:, place] for place, name in enumerate(names)})
+
+
+def _typed(root: Path, nodes: int, edges: int, width: int) -> None:
+    """Papers with features, and authors without."""
+    random = np.random.default_rng(2)
+    counts = {"author": nodes // 2, "paper": nodes}
+    types = [("author", "writes", "paper"), ("paper", "cites", "paper")]
+    ends = [
+        tuple(random.integers(0, counts[end], edges) for end in (one[0], one[2])) for one in types
+    ]
+    arrays = {
+        "nodes/paper/x": random.random((nodes, width), dtype=np.float32),
+        "nodes/paper/y": random.integers(0, 4, nodes),
+    }
+    chosen = np.split(random.permutation(nodes)[: nodes // 25], [nodes // 50, nodes // 33])
+    splits = dict(zip(("train", "valid", "test"), chosen, strict=True))
+    write_typed(root, counts, dict(zip(types, ends, strict=True)), arrays, splits, 4)
+
+
+def told(command: str) -> None:
+    assert run(command.split()) == 0, command
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Arrays of 60 to 100 MiB: one of them in memory would be more than a case may take."""
+    return made(tmp_path_factory.mktemp("budget") / "large", 200_000, 40, 128)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("budget") / "small", 2_000, 8, 8)
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[Peaks]:
+    if not available():
+        pytest.skip("peak memory is read from /proc")
+    with peaks() as started:
+        yield started
+
+
+@pytest.mark.timeout(600)  # The first one makes the data sets.
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.xfail(reason=case.over)) if case.over else case
+        for case in CASES
+    ],
+    ids=str,
+)
+def test_a_loader_or_command_stays_within_its_budget(
+    measured: Peaks, large: Path, small: Path, tmp_path: Path, case: Case
+) -> None:
+    """Also one that takes no `--memory`: what it reads is a stream."""
+    data, few = linked(large, tmp_path / "large"), linked(small, tmp_path / "small")
+    work, tiny = case.asked(data, f"{case.budget}MiB"), case.asked(few, "64MiB")
+    found = measured.of(work, tiny, tmp_path)
+    assert found["peak"] < case.budget * MIB + CONSTANT, found
+
+
+def linked(data: Path, to: Path) -> Path:
+    """The same files in another directory, where a command may put others in their place."""
+    shutil.copytree(data, to, copy_function=os.link)
+    return to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -111,6 +112,24 @@ def test_every_crash_point_leaves_the_old_checkpoint_or_the_new_one(tmp_path: Pa
         assert again is not None
         assert again.position == snapshot(3).position
     assert seen == {1, 2}
+
+
+def test_what_a_crash_left_of_a_save_is_gone_once_the_run_has_gone_on(tmp_path: Path) -> None:
+    """Also where it went on only to see that it had ended: then nothing is saved any more."""
+    # The third removes the first.
+    for failing in range(operations_of_a_save(tmp_path) + 2):
+        path = directory(tmp_path, f"crash-{failing}")
+        for number in (1, 2):
+            Checkpoints(path).save(snapshot(number))
+        with contextlib.suppress(CrashError):
+            Checkpoints(path, FaultyStorage(failing)).save(snapshot(3))
+        resumed = Checkpoints(path)
+        found = resumed.load()
+        assert found is not None
+        if found.position.epoch == 2:
+            resumed.save(snapshot(3))
+        names = sorted(one.name for one in path.iterdir())
+        assert names == ["000002", "000003", "latest"], failing
 
 
 def test_a_full_device_is_named_and_the_last_checkpoint_stays(tmp_path: Path) -> None:

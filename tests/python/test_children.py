@@ -18,7 +18,8 @@ import pytest
 
 import naive
 from outercore.errors import DeviceError
-from outercore.scheduling.children import Child, stop_all, terminate_like_interrupt
+from outercore.runs.stop import terminate_like_interrupt
+from outercore.scheduling.children import Child, stop_all
 
 CORE = min(os.sched_getaffinity(0))
 

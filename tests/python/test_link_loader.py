@@ -19,8 +19,10 @@ import outercore as oc
 from fakes import write_graph
 from multigraph import imported
 from outercore import link_loader
-from outercore.csc import edge_rows
+from outercore.csc import Edges, csc, edge_rows
 from outercore.errors import InvalidError
+from outercore.link_seeds import all_links
+from outercore.reference import permutation_at
 from typed_fakes import planted_types
 
 WRITES = ("author", "writes", "paper")
@@ -101,6 +103,56 @@ def equal(left: Any, right: Any) -> bool:
 @pytest.fixture(params=[PLAIN, WRITES, CITES], ids=["plain", "two types", "one of several types"])
 def case(request, graph: oc.Graph, typed: oc.Graph) -> tuple[oc.Graph, oc.graph.EdgeType]:
     return (graph if request.param == PLAIN else typed), request.param
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("self_loops", ["keep", "drop"])
+@pytest.mark.parametrize("block", [7, 1 << 16])
+def test_all_edges_are_links_in_the_order_of_the_import_however_they_are_read(
+    undirected: bool, self_loops: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a row of the import is no edge, or two."""
+    monkeypatch.setattr("outercore.csc._BLOCK", block)
+    graph = imported(
+        tmp_path / "graph", nodes=60, edges=500, undirected=undirected, self_loops=self_loops
+    )
+    offsets, sources = csc(graph, PLAIN)
+    rows = edge_rows(graph, PLAIN)
+    assert rows is not None
+    targets = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.argsort(rows, kind="stable")
+    np.testing.assert_array_equal(all_links(graph, PLAIN), np.stack([sources, targets])[:, order])
+
+
+def test_an_edge_is_found_however_many_pairs_are_looked_up_together(graph: oc.Graph) -> None:
+    pairs = np.random.default_rng(0).integers(0, graph.num_nodes, (2, 500))
+    known = set(map(tuple, imported_edges(graph).T.tolist()))
+    expected = [pair in known for pair in map(tuple, pairs.T.tolist())]
+    for together in (1, 3, 500):
+        edges = Edges(graph, PLAIN)
+        edges._pairs = together
+        assert edges.has(*pairs).tolist() == expected, together
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint16])
+def test_links_that_are_given_stay_in_the_memory_of_the_caller(graph: oc.Graph, kind: type) -> None:
+    every = imported_edges(graph)
+    given = np.asfortranarray(every.astype(kind))
+    loader = oc.LinkNeighborLoader(graph, [2], given, shuffle=True, **OPTIONS)
+    assert loader._links._index is given
+    ids = np.concatenate([batch.input_id.numpy() for batch in loader])
+    places = range(every.shape[1])
+    assert ids.tolist() == [permutation_at(one, every.shape[1], 3, 0) for one in places]
+    loader.set_epoch(0)
+    found = np.concatenate([pairs(batch) for batch in loader], axis=1)
+    np.testing.assert_array_equal(found, every[:, ids])
+
+
+def test_a_budget_that_all_links_do_not_fit_into_is_refused(graph: oc.Graph) -> None:
+    with pytest.raises(oc.BudgetError, match="600 edges as links take") as refused:
+        oc.LinkNeighborLoader(graph, [2], **{**OPTIONS, "memory": 4096})
+    assert refused.value.needed is not None
+    assert refused.value.needed >= 600 * 8
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

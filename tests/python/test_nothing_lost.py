@@ -172,6 +172,13 @@ CASES = [
         content("rank.npy"),
         ("rank.npy",),
     ),
+    Case(
+        "predict",
+        "predict graph --model trained --out scores.csv --overwrite",
+        content("scores.csv"),
+        ("scores.csv",),
+    ),
+    Case("layout", "layout graph --precision int8 --order none", arrays("graph"), ("graph/",)),
 ]
 VERBS = [
     Case(

@@ -284,6 +284,6 @@ def test_whole_graphs_have_no_past(plain: Path) -> None:
 
 def test_a_plan_names_what_the_edges_take(typed: Path) -> None:
     found = plan(typed, config())
-    assert found["edges_memory"] == 40 * MESSAGES
+    assert found["edges_memory"] == 16 * MESSAGES
     assert found["embeddings_memory"] > 0
     assert found["training"]["nodes_per_batch"] > 0

@@ -24,6 +24,9 @@ const FILLED_GROUPS: u64 = 2;
 /// Batches whose assembled features exist at once: the consumer's and the one being assembled.
 const DELIVERED_BATCHES: u64 = 2;
 
+/// Of a column while it is looked up: its id, its extent, and what its draws belong to.
+const COLUMN_BYTES: u64 = 48;
+
 /// Bookkeeping per row slot: the entries of the dynamic part or the sorted ids of the constant one.
 const SLOT_OVERHEAD: u64 = 24;
 
@@ -363,7 +366,13 @@ impl PlanInput<'_> {
     /// What does not depend on the group.
     fn fixed(&self) -> u64 {
         let arrays = self.arrays.memory.0;
-        self.reserved.0 + self.topology.memory.0 + self.staging.0 + arrays + self.delivered().0
+        let rules = self.trial.scratch / 8 * 9;
+        self.reserved.0
+            + self.topology.memory.0
+            + self.staging.0
+            + arrays
+            + rules
+            + self.delivered().0
     }
 
     fn delivered(&self) -> Bytes {
@@ -379,8 +388,11 @@ impl PlanInput<'_> {
     /// Sampled subgraphs that exist at once, and the transient memory of sampling a group.
     fn in_flight(&self, group: u32) -> u64 {
         let edge = 4 + if self.edge_ids { 8 } else { 0 };
-        let stored = self.trial.nodes * 16 + self.trial.edges * edge;
-        let transient = self.trial.nodes * 32 + self.trial.edges * (16 + edge);
+        let Trial { nodes, edges, columns, .. } = self.trial;
+        // A node of one type is one column at most; of several types it may be one of each edge type.
+        let more = columns.saturating_sub(*nodes);
+        let stored = nodes * 16 + more * 4 + edges * edge;
+        let transient = nodes * 32 + more * COLUMN_BYTES + edges * (16 + edge);
         let filled = self.array_rows() * FILLED_GROUPS;
         let batch = stored * (GROUPS_AT_WORK + u64::from(self.look_ahead)) + transient + filled;
         u64::from(group) * batch

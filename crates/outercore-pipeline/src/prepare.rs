@@ -366,6 +366,8 @@ fn run_trial(
             nodes += sampled.nodes.len() as u64;
             trial.nodes = trial.nodes.max(sampled.nodes.len() as u64);
             trial.edges = trial.edges.max(sampled.num_edges() as u64);
+            trial.columns = trial.columns.max(sampled.picked.len() as u64);
+            trial.scratch = trial.scratch.max(sampled.scratch);
             if let Some(rows) = rows {
                 let nodes = sampled.nodes.iter().filter(|&node| sampling.wants_row(node));
                 let mut nodes: Vec<u64> = nodes.collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outercore_core::{Bytes, Error, ErrorKind, NodeId, Result};
 use outercore_io::{CostModel, EngineConfig};
-use outercore_sample::rules::{Choice, Rules, Times};
+use outercore_sample::rules::{Choice, Rules, Times, Together};
 use outercore_store::dataset::{ArrayRef, DataSet};
 use outercore_store::row_values::RowValues;
 
@@ -12,6 +12,9 @@ use crate::config::{LoaderConfig, Method};
 
 /// Part of what is free that weights and times may take to be in memory.
 const SHARE: u64 = 4;
+
+/// Part of the budget that rules take to look at edges together.
+const TOGETHER_SHARE: u64 = 16;
 
 /// Read buffers of an array that stays on disk.
 const STAGING: Bytes = Bytes::kib(512);
@@ -55,9 +58,16 @@ pub fn open_rules(
         order: config.time_order,
         equal: config.equal_times,
     });
-    let rules = Rules { disjoint: config.disjoint, choice, subgraph: config.subgraph, times };
+    let rules = Rules {
+        disjoint: config.disjoint,
+        choice,
+        subgraph: config.subgraph,
+        times,
+        together: Together::within(config.memory.0 / TOGETHER_SHARE),
+    };
     rules.validate(config.replace)?;
-    Ok((rules, Bytes(room.taken)))
+    let looked = if rules.look_at_edges() { rules.together.bytes() } else { 0 };
+    Ok((rules, Bytes(room.taken + looked)))
 }
 
 /// The time of each of `nodes`, ids within the seeds' type, or of all nodes of the type; empty where

@@ -11,6 +11,10 @@ pub struct Trial {
     pub row_bytes: u64,
     /// Most edges of a batch.
     pub edges: u64,
+    /// Most columns of a batch that were looked up.
+    pub columns: u64,
+    /// Most bytes that the choice of a batch took besides.
+    pub scratch: u64,
     /// Rows by falling heat; empty for no constant part.
     pub hot: Vec<u64>,
 }

@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Permutation, Result};
 use outercore_pipeline::{
     Advance, Epoch, Loader as CoreLoader, LoaderConfig, SeedList, SpareIds, SpareRows,
 };
@@ -411,6 +411,26 @@ fn signed<'py>(
 
 fn no_batch() -> PyErr {
     to_python(Error::invalid("there is no current batch"))
+}
+
+/// What is at the places `first` to `last` of the order of an epoch of `count` things, as the seeds of
+/// a shuffled epoch are visited.
+#[pyfunction]
+pub fn shuffled<'py>(
+    py: Python<'py>,
+    count: u64,
+    seed: u64,
+    epoch: u64,
+    first: u64,
+    last: u64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    if first > last || last > count {
+        let text = format!("places {first} to {last} of {count}");
+        return Err(to_python(Error::invalid(text)));
+    }
+    let order = Permutation::new(count, seed, epoch);
+    let found: Vec<i64> = order.range(first..last).into_iter().map(|place| place as i64).collect();
+    Ok(PyArray1::from_vec(py, found))
 }
 
 /// JSON of a record; our records have no keys that JSON cannot hold.

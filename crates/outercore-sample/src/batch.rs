@@ -34,6 +34,8 @@ pub struct SampledBatch {
     pub sources: Vec<u32>,
     /// Edges picked for destinations 0, 1, 2, ...; with several edge types, for those of each step.
     pub picked: Vec<u32>,
+    /// Bytes that the choice of this batch's nodes took besides, where the rules score nodes.
+    pub scratch: u64,
     /// Id of every edge; empty unless asked for.
     ///
     /// Without replacement a destination has each id at most once, parallel edges included. The two
@@ -176,6 +178,7 @@ impl Shelf {
         batch.sources.clear();
         batch.picked.clear();
         batch.edge_ids.clear();
+        batch.scratch = 0;
         batch
     }
 

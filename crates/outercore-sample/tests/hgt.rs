@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use outercore_core::Stream;
-use outercore_sample::rules::{Choice, Rules};
+use outercore_sample::rules::{Choice, Rules, Together};
 use outercore_sample::{FanOut, SampleConfig, SampledBatch, Seeds, TypedFanOuts, sample_group};
 use outercore_store::Topology;
 use outercore_store::resident::ResidentTopology;
@@ -41,6 +41,7 @@ proptest! {
         seed in any::<u64>(),
         num_batches in 1u64..4,
         batch_size in 0usize..20,
+        together in 1u64..40,
     ) {
         let graph = TypedGraph::bibliography(authors, papers, venues);
         let stream = Stream::new(seed, 1);
@@ -65,7 +66,8 @@ proptest! {
                 naive_hgt_sample(&graph, stream, seeds.batch, &typed, &naive_counts)
             })
             .collect();
-        let config = hgt(&graph, counts);
+        let mut config = hgt(&graph, counts);
+        config.rules.together = Together(together);
         for on_disk in [false, true] {
             let topology: Box<dyn Topology> = match on_disk {
                 false => Box::new(resident(&graph)),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outercore_core::Stream;
-use outercore_sample::rules::{Choice, EqualTimes, Rules, Subgraph, TimeOrder, Times};
+use outercore_sample::rules::{Choice, EqualTimes, Rules, Subgraph, TimeOrder, Times, Together};
 use outercore_sample::{FanOut, SampleConfig, SampledBatch, Seeds, TypedFanOuts, sample_group};
 use outercore_store::Topology;
 use outercore_store::resident::ResidentTopology;
@@ -37,7 +37,7 @@ fn rules_of(naive: &NaiveRules) -> Rules {
         equal: if naive.equal { EqualTimes::Seen } else { EqualTimes::Hidden },
     });
     let subgraph = if naive.induced { Subgraph::Induced } else { Subgraph::Directional };
-    Rules { disjoint: naive.disjoint && !has_times, choice, subgraph, times }
+    Rules { disjoint: naive.disjoint && !has_times, choice, subgraph, times, ..Rules::default() }
 }
 
 /// With replacement, disjoint, choice, edge times, node times, latest, induced.
@@ -100,6 +100,7 @@ proptest! {
         seed in any::<u64>(),
         num_batches in 1u64..4,
         batch_size in 0usize..20,
+        together in 1u64..40,
     ) {
         let graph = TypedGraph::bibliography(authors, papers, venues);
         let rules = naive_rules(&graph, seed, chosen);
@@ -110,7 +111,7 @@ proptest! {
             fan_outs: vec![FanOut::All; hops],
             types: Some(TypedFanOuts { schema: Arc::new(graph.schema.clone()), of: fan_outs }),
             replace: rules.replace,
-            rules: rules_of(&rules),
+            rules: Rules { together: Together(together), ..rules_of(&rules) },
             edge_ids: true,
             most_edges: None,
         };

@@ -35,6 +35,7 @@ from outercore.cli.serve import serve
 from outercore.cli.train import train
 from outercore.cli.tune import tune
 from outercore.errors import InternalError, InterruptError, OutercoreError
+from outercore.runs.stop import terminate_like_interrupt
 from outercore.system_errors import explained
 from outercore.threads import share_cores
 
@@ -89,7 +90,9 @@ def _options(
 
 def main() -> NoReturn:
     """Runs the command line and ends the process: 0 done, 1 the user's error, 2 ours."""
-    sys.exit(run(sys.argv[1:]))
+    with terminate_like_interrupt():
+        code = run(sys.argv[1:])
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

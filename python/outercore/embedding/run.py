@@ -68,7 +68,7 @@ def embed(
 
     Raises:
         BudgetError: less than the least memory; the message says how much that is.
-        InterruptError: after Ctrl-C or SIGTERM, with everything in a checkpoint.
+        InterruptError: after Ctrl-C, SIGTERM or SIGHUP, with everything in a checkpoint.
         InvalidError: a wrong option, or a loss that is not finite.
         NotFoundError: no data set, no triples.
 

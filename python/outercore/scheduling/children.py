@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -122,22 +121,6 @@ def stop_all(children: Sequence[Child]) -> None:
     for child in children:
         # Asked again, one that is about to end would end by the signal.
         child.end(max(end - time.monotonic(), 0.1))
-
-
-@contextlib.contextmanager
-def terminate_like_interrupt() -> Iterator[None]:
-    """Within the block SIGTERM raises `KeyboardInterrupt` as Ctrl-C does, so that all is put away.
-
-    Does nothing outside the main thread, where Python delivers no signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

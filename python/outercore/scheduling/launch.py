@@ -15,7 +15,8 @@ from outercore.config.sizes import format_size
 from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.runs import record as records
 from outercore.runs.lock import only_one
-from outercore.scheduling.children import Child, stop_all, terminate_like_interrupt
+from outercore.runs.stop import terminate_like_interrupt
+from outercore.scheduling.children import Child, stop_all
 from outercore.scheduling.decide import Launch, Table, allocate
 from outercore.scheduling.files import load, store
 from outercore.scheduling.machine import Machine
@@ -102,7 +103,8 @@ def run_jobs(
     checkpoint. A job that fails, or that the machine could never hold, does not keep the others
     from running.
 
-    Errors: `InterruptError` after Ctrl-C or SIGTERM, with every process ended and the state kept.
+    Errors: `InterruptError` after Ctrl-C, SIGTERM or SIGHUP, with every process ended and the state
+    kept.
     """
     with only_one(directory / STATE, "outercore jobs"), terminate_like_interrupt():
         by_name = {request.name: request for request in requests}

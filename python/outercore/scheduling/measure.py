@@ -27,7 +27,8 @@ from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.graph import Graph
 from outercore.runs import record as records
 from outercore.runs.lock import only_one
-from outercore.scheduling.children import Child, terminate_like_interrupt
+from outercore.runs.stop import terminate_like_interrupt
+from outercore.scheduling.children import Child
 from outercore.scheduling.config import TuneConfig, medium_of
 from outercore.scheduling.decide import GraphShape, Measurement, Point, Profile, Table
 from outercore.scheduling.files import load_table, store

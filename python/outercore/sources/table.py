@@ -21,7 +21,9 @@ from outercore.sources.input_file import require_file
 from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
-_BATCH = 1 << 17
+_BATCH = 1 << 15
+_READ = 1 << 20
+"""Bytes of a column that are read at once."""
 PARQUET = ("*.parquet", "*.pq")
 """The files of a directory that is one table."""
 
@@ -376,7 +378,8 @@ def parquet_file(path: Path) -> Iterator[Any]:
     """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
     require_file(path, "Parquet file")
     try:
-        file = pa.parquet.ParquetFile(path)
+        # Otherwise all columns of a row group are read at once, whatever its size.
+        file = pa.parquet.ParquetFile(path, buffer_size=_READ, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise InvalidError(f"Parquet file `{path}`: {error}") from None
     try:

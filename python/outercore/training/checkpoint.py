@@ -134,6 +134,9 @@ class Checkpoints:
             for damage in damages:
                 note(f"warning: {damage}; training resumes from checkpoint {number:06d}")
             self._loaded = number
+            if not damages:
+                # A crash between the change of the latest and the removal of older ones left these.
+                self._remove_before(number - 1)
             return snapshot
         raise CorruptError(
             f"{damages[0]}\nhint: no other checkpoint in `{self._directory}` is intact; restore "

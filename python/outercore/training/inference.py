@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,7 +18,7 @@ from outercore.errors import BudgetError
 from outercore.runs.files import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
-from outercore.storage import device_errors
+from outercore.storage import device_errors, scratch_directory
 from outercore.training.config import SamplingConfig
 from outercore.training.loaders import Loaders
 from outercore.training.models import Perceptron
@@ -295,8 +294,8 @@ def layer_directory(scratch: Path) -> Iterator[Path]:
     """
     with device_errors(f"layer states `{scratch}`"):
         scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="layers-", dir=scratch) as directory:
-        yield Path(directory)
+    with scratch_directory(scratch, "layers-") as directory:
+        yield directory
 
 
 class evaluating:  # noqa: N801 - reads as the statement `with evaluating(model)`

@@ -86,7 +86,7 @@ def predict(
             the list that is none, with its row; a file that is there already.
         UnsupportedError: a model of edges by time.
         NotFoundError: no such model, data set or list; a name that no node has, with its row.
-        InterruptError: after Ctrl-C or SIGTERM; nothing is left.
+        InterruptError: after Ctrl-C, SIGTERM or SIGHUP; nothing is left.
 
     Example:
         >>> import outercore as oc

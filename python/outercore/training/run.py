@@ -84,7 +84,7 @@ def train(
         The run record, a dictionary; printed, it shows the scores.
 
     Raises:
-        InterruptError: after Ctrl-C or SIGTERM, with everything in a checkpoint.
+        InterruptError: after Ctrl-C, SIGTERM or SIGHUP, with everything in a checkpoint.
         InvalidError: an unknown or wrong option.
         BudgetError: the budget is too small; the message has the least that works.
         OutercoreError: the kinds of `oc.open` and `oc.NeighborLoader`.

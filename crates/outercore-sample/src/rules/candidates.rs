@@ -14,9 +14,6 @@ use super::{Choice, EqualTimes, Rules};
 use crate::config::Step;
 use crate::pick::{Picker, Taken};
 
-/// Edges that are looked at together: a bound of the memory that rules take.
-pub(crate) const PIECE: u64 = 1 << 20;
-
 /// Columns of one step, of any batches.
 pub(crate) struct RuledColumns<'a> {
     pub topology: &'a dyn Topology,
@@ -49,6 +46,8 @@ pub(crate) struct Picked {
     pub counts: Vec<usize>,
     /// Weight of each edge; empty where edges have none.
     pub weights: Vec<f32>,
+    /// Bytes that the choice took for each batch, where nodes have scores.
+    pub scratch: Vec<u64>,
 }
 
 /// What rules look at, for each edge of a piece.
@@ -59,8 +58,6 @@ struct Looks {
     times: Vec<i64>,
     /// Random numbers of the sources.
     numbers: Vec<f64>,
-    /// The sources, where only those in a batch count.
-    sources: Vec<NodeId>,
 }
 
 /// Cuts columns so that each part has at most `most` edges or one column.
@@ -79,10 +76,44 @@ pub(crate) fn pieces(extents: &[Extent], most: u64) -> Vec<Range<usize>> {
     parts
 }
 
+/// The in-edges of some columns, so many at a time; those of one column may be divided.
+pub(crate) struct Spans<'a> {
+    extents: &'a [Extent],
+    most: u64,
+    /// The column to go on with, and how many of its edges are done.
+    at: (usize, u64),
+}
+
+impl<'a> Spans<'a> {
+    pub fn new(extents: &'a [Extent], most: u64) -> Self {
+        Self { extents, most: most.max(1), at: (0, 0) }
+    }
+}
+
+impl Iterator for Spans<'_> {
+    /// Columns, ascending, and positions of edges of each.
+    type Item = Vec<(usize, Range<u64>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (mut spans, mut left) = (Vec::new(), self.most);
+        while left > 0 && self.at.0 < self.extents.len() {
+            let (column, done) = self.at;
+            let Extent { start, degree, .. } = self.extents[column];
+            let taken = (degree - done).min(left);
+            if taken > 0 {
+                spans.push((column, start + done..start + done + taken));
+            }
+            left -= taken;
+            self.at = if done + taken == degree { (column + 1, 0) } else { (column, done + taken) };
+        }
+        (!spans.is_empty()).then_some(spans)
+    }
+}
+
 impl RuledColumns<'_> {
     /// Picks of all columns.
     ///
-    /// **Cost** looks at every in-edge of the columns, at most [`PIECE`] at a time or those of one
+    /// **Cost** looks at every in-edge of the columns, [`Rules::together`] at a time or those of one
     /// column.
     ///
     /// # Errors
@@ -91,17 +122,52 @@ impl RuledColumns<'_> {
         if matches!(self.rules.choice, Choice::Ladies) {
             return self.pick_layers();
         }
+        if let Some(is_member) = self.is_member {
+            return self.pick_members(is_member);
+        }
         if self.takes_latest() {
             return self.pick_latest();
         }
         let (mut positions, mut counts) = (Vec::new(), Vec::with_capacity(self.columns.len()));
-        for piece in pieces(self.extents, PIECE) {
+        for piece in pieces(self.extents, self.rules.together.0) {
             for (start, places) in self.piece(piece.start, piece.end)? {
                 counts.push(places.len());
                 positions.extend(places.into_iter().map(|place| start + place));
             }
         }
-        Ok(Picked { positions, counts, weights: Vec::new() })
+        Ok(Picked { positions, counts, ..Picked::default() })
+    }
+
+    /// The edges whose source is in the batch.
+    fn pick_members(&self, is_member: &(dyn Fn(usize, NodeId) -> bool + Sync)) -> Result<Picked> {
+        let mut picked = Picked { counts: vec![0; self.columns.len()], ..Picked::default() };
+        for spans in Spans::new(self.extents, self.rules.together.0) {
+            let positions: Vec<u64> = spans.iter().flat_map(|(_, own)| own.clone()).collect();
+            let mut sources = vec![0; positions.len()];
+            self.topology.sources(&positions, &mut sources)?;
+            let mut rest = &sources[..];
+            let shares: Vec<_> = spans
+                .into_iter()
+                .map(|(column, own)| {
+                    let count = (own.end - own.start) as usize;
+                    (column, own, rest.split_off(..count).expect("a source for each position"))
+                })
+                .collect();
+            let found: Vec<(usize, Places)> = shares
+                .into_par_iter()
+                .with_min_len(16)
+                .map(|(column, own, sources)| {
+                    let of_batch =
+                        own.zip(sources).filter(|&(_, &source)| is_member(column, source));
+                    (column, of_batch.map(|(position, _)| position).collect())
+                })
+                .collect();
+            for (column, positions) in found {
+                picked.counts[column] += positions.len();
+                picked.positions.extend(positions);
+            }
+        }
+        Ok(picked)
     }
 
     /// As [`Self::pick`], for all columns of a batch together.
@@ -122,6 +188,7 @@ impl RuledColumns<'_> {
                 picked.positions.extend(places.into_iter().map(|place| extent.start + place));
             }
             picked.weights.extend(weights);
+            picked.scratch.push(layer.scratch());
             first += share;
         }
         Ok(picked)
@@ -153,10 +220,6 @@ impl RuledColumns<'_> {
         let degree = self.extents[column].degree;
         let at = |place: u64| edges + place as usize;
         let mut among: Places = (0..degree).collect();
-        if let Some(is_member) = self.is_member {
-            among.retain(|&place| is_member(column, looks.sources[at(place)]));
-            return among;
-        }
         if let (Some(times), Some(&now)) = (&self.rules.times, self.seed_times.get(column)) {
             among.retain(|&place| match times.equal {
                 EqualTimes::Seen => looks.times[at(place)] <= now,
@@ -180,11 +243,6 @@ impl RuledColumns<'_> {
     /// All that rules look at, of the edges of columns `first` to `last` at `positions`.
     fn look_at(&self, first: usize, last: usize, positions: &[u64]) -> Result<Looks> {
         let mut looks = Looks::default();
-        if self.is_member.is_some() {
-            looks.sources.resize(positions.len(), 0);
-            self.topology.sources(positions, &mut looks.sources)?;
-            return Ok(looks);
-        }
         let weights = match &self.rules.choice {
             Choice::Weighted(of_types) => {
                 of_types.get(self.step.edge_type).and_then(Option::as_ref)

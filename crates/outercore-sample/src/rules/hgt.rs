@@ -8,6 +8,9 @@ use outercore_core::{NodeId, Stream, mix};
 use super::pick::{OF_SOURCES, first, key};
 use crate::config::FanOut;
 
+/// For each node with a score: its entry, of which a table that grows has up to three, or its key.
+pub(super) const SCORE_BYTES: u64 = 64;
+
 type Scores = HashMap<NodeId, f64, BuildHasherDefault<SpreadIds>>;
 
 /// Hashes ids of nodes: the standard hash takes most of the time that an edge takes.
@@ -47,6 +50,11 @@ impl NodeBudget {
     /// Adds `share` to the score of a node.
     pub fn add(&mut self, node_type: usize, node: NodeId, share: f64) {
         *self.of_types[node_type].entry(node).or_default() += share;
+    }
+
+    /// Bytes that the scores take while they grow or are drawn from.
+    pub fn scratch(&self) -> u64 {
+        self.len() as u64 * SCORE_BYTES
     }
 
     /// Nodes in the budget, of all types.

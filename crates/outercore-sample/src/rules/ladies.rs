@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use outercore_core::Stream;
 
+use super::hgt::SCORE_BYTES;
 use super::pick::{OF_SOURCES, first, key};
 use crate::config::FanOut;
 
@@ -18,7 +19,15 @@ pub(super) struct Layer<'a> {
 /// The places taken of the in-edges of each node, and the weight of each edge taken.
 pub(super) type Taken = (Vec<Vec<u64>>, Vec<f32>);
 
+/// Of each in-edge: its position and its source.
+const EDGE_BYTES: u64 = 16;
+
 impl Layer<'_> {
+    /// About the bytes that [`Self::choose`] takes, if every edge has another source.
+    pub fn scratch(&self) -> u64 {
+        self.sources.len() as u64 * (EDGE_BYTES + SCORE_BYTES)
+    }
+
     /// Chooses at most `fan_out` sources for all nodes and takes the edges from them.
     ///
     /// Source `j` has the importance `p(j) = sum over edges (1 / degree of its target)^2`, and is

@@ -6,7 +6,7 @@ use outercore_core::{NodeId, Result};
 use outercore_store::Extent;
 use rayon::prelude::*;
 
-use super::candidates::{PIECE, Picked, RuledColumns, pieces};
+use super::candidates::{Picked, RuledColumns, pieces};
 use super::pick::Places;
 use super::{EqualTimes, TimeOrder};
 use crate::config::FanOut;
@@ -33,7 +33,7 @@ impl RuledColumns<'_> {
         let mut askers: Vec<Vec<usize>> = vec![Vec::new(); extents.len()];
         asked.iter().enumerate().for_each(|(place, &column)| askers[column].push(place));
         let mut found: Vec<Places> = vec![Places::default(); asked.len()];
-        for piece in pieces(&extents, PIECE) {
+        for piece in pieces(&extents, self.rules.together.0) {
             let columns = self.by_time(&extents[piece.clone()])?;
             let of_piece: Vec<(usize, Places)> = piece
                 .into_par_iter()

@@ -12,7 +12,7 @@ use outercore_core::{Error, Result};
 use outercore_store::row_values::RowValues;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use candidates::{PIECE, Picked, RuledColumns, pieces};
+pub(crate) use candidates::{Picked, RuledColumns, Spans, pieces};
 pub(crate) use hgt::NodeBudget;
 
 use crate::seeds::Seeds;
@@ -29,6 +29,40 @@ pub struct Rules {
     pub subgraph: Subgraph,
     /// What may be seen from a seed of a certain time. Each seed is then disjoint from the others.
     pub times: Option<Times>,
+    /// How many edges are looked at together. It bounds memory, and decides nothing.
+    pub together: Together,
+}
+
+/// Bytes for each edge that rules look at: its position, row, weight, time, source, and places.
+pub const LOOK_BYTES: u64 = 64;
+
+/// A number of edges that rules look at together, or of nodes that have scores together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together(pub u64);
+
+impl Default for Together {
+    fn default() -> Self {
+        Self::MOST
+    }
+}
+
+impl Together {
+    /// More of them bring no speed.
+    pub const MOST: Self = Self(1 << 20);
+    /// Fewer would take many small reads.
+    pub const LEAST: Self = Self(1 << 12);
+
+    /// As many as take `bytes`, between the least and the most.
+    #[must_use]
+    pub fn within(bytes: u64) -> Self {
+        Self((bytes / LOOK_BYTES).clamp(Self::LEAST.0, Self::MOST.0))
+    }
+
+    /// Bytes that they take.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.0 * LOOK_BYTES
+    }
 }
 
 /// How likely each in-edge of a node is to be sampled.
@@ -131,7 +165,7 @@ impl Rules {
     }
 
     /// Whether degrees alone do not decide.
-    pub(crate) fn look_at_edges(&self) -> bool {
+    pub fn look_at_edges(&self) -> bool {
         !matches!(self.choice, Choice::Uniform) || self.times.is_some() || self.is_induced()
     }
 

@@ -10,7 +10,7 @@ use super::choose::for_each;
 use super::lookups::Lookups;
 use super::work::Work;
 use crate::config::Step;
-use crate::rules::{NodeBudget, PIECE, pieces};
+use crate::rules::{NodeBudget, Spans};
 use crate::stored::Stored;
 
 /// Columns of one batch and one step: their places among all, and the node type of their sources.
@@ -34,6 +34,7 @@ impl Sampler<'_> {
             let counts = self.config.fan_outs_of(hop);
             let pairs = works.iter_mut().zip(&mut budgets).collect();
             for_each(pairs, |(work, budget)| {
+                work.batch.scratch = work.batch.scratch.max(budget.scratch());
                 let drawn = budget.draw(self.stream, work.batch.batch, hop as u32, &counts);
                 // This also notes places as sources; `restart_edges` drops them.
                 work.relabel(&drawn, |_| ())?;
@@ -56,26 +57,23 @@ impl Sampler<'_> {
         extents.resize(columns.len(), Extent::default());
         self.topology.extents(columns, extents)?;
         let shares = self.shares_of(steps, shares, works.len());
-        for piece in pieces(extents, PIECE) {
-            let of_piece = &extents[piece.clone()];
+        for spans in Spans::new(extents, self.config.rules.together.0) {
             positions.clear();
-            positions.extend(of_piece.iter().flat_map(Extent::positions));
+            positions.extend(spans.iter().flat_map(|(_, own)| own.clone()));
             answers.resize(positions.len(), 0);
             self.topology.sources(positions, answers)?;
-            let mut starts = Vec::with_capacity(of_piece.len() + 1);
+            let mut starts = Vec::with_capacity(spans.len() + 1);
             starts.push(0);
-            for extent in of_piece {
-                starts.push(starts[starts.len() - 1] + extent.degree as usize);
+            for (_, own) in &spans {
+                starts.push(starts[starts.len() - 1] + (own.end - own.start) as usize);
             }
             let batches = works.iter().zip(budgets.iter_mut()).zip(&shares).collect();
             for_each(batches, |((work, budget), shares)| {
                 for (share, source_type) in shares {
-                    let own = share.start.max(piece.start)..share.end.min(piece.end);
-                    for column in own {
-                        let at = column - piece.start;
-                        let sources = &answers[starts[at]..starts[at + 1]];
-                        let per_edge = 1.0 / sources.len() as f64;
-                        for &source in sources {
+                    let place = |column| spans.partition_point(|(of_span, _)| *of_span < column);
+                    for at in place(share.start)..place(share.end) {
+                        let per_edge = 1.0 / extents[spans[at].0].degree as f64;
+                        for &source in &answers[starts[at]..starts[at + 1]] {
                             if !work.has(source, 0) {
                                 budget.add(*source_type, source, per_edge);
                             }
@@ -85,7 +83,10 @@ impl Sampler<'_> {
                 Ok(())
             })?;
             let nodes = budgets.iter().map(NodeBudget::len).sum::<usize>() as u64;
-            if self.config.most_edges.is_some_and(|most| nodes > most) {
+            // Several batches may share what is planned for; one may need more by itself.
+            let together = (works.len() > 1).then_some(self.config.rules.together.0);
+            let most = self.config.most_edges.into_iter().chain(together).min();
+            if most.is_some_and(|most| nodes > most) {
                 return Err(too_many_nodes(works, nodes));
             }
         }

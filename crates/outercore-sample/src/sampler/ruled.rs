@@ -60,8 +60,12 @@ impl Sampler<'_> {
                 is_member: induced.then_some(&is_member),
                 shares,
             };
-            let Picked { positions: of_step, counts: of_columns, weights } = ruled.pick()?;
+            let Picked { positions: of_step, counts: of_columns, weights, scratch } =
+                ruled.pick()?;
             positions.extend(of_step);
+            for (work, scratch) in works.iter_mut().zip(scratch) {
+                work.batch.scratch = work.batch.scratch.max(scratch);
+            }
             let mut of_edges = &weights[..];
             let mut rest = &of_columns[..];
             for (work, &share) in works.iter_mut().zip(shares) {

@@ -13,7 +13,7 @@ use outercore_store::dataset::DataSet;
 use std::os::unix::fs::FileExt;
 
 use crate::disk::SharedDisk;
-use crate::turns::{Process, Turns};
+use crate::turns::{Part, Process, Turns};
 use crate::world::{Truth, World};
 
 /// Turns after which everybody comes to an end.
@@ -70,8 +70,7 @@ pub fn live(world: &mut World, life: u64) {
     let at =
         Life { seed, root: &root, truth, turns: &turns, disk: &disk, server: Mutex::default() };
     let at = &at;
-    type Play<'p> = Box<dyn FnOnce() -> Result<()> + Send + 'p>;
-    let mut actors: Vec<(&'static str, Process, Play<'_>)> = vec![
+    let mut actors: Vec<(&'static str, Process, Part<'_>)> = vec![
         ("writer", Process::Server, Box::new(|| at.of_server(at.write()))),
         ("folder", Process::Server, Box::new(|| at.of_server(at.fold()))),
         ("predictor", Process::Server, Box::new(|| at.of_server(at.predict()))),

@@ -22,6 +22,9 @@ pub enum Process {
     Command,
 }
 
+/// What an actor does.
+pub type Part<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
+
 struct Actor {
     name: &'static str,
     process: Process,
@@ -80,10 +83,7 @@ impl Turns {
     }
 
     /// Plays `actors`, each on a thread of its own, until all have ended.
-    pub fn play<'a>(
-        &self,
-        actors: Vec<(&'static str, Process, Box<dyn FnOnce() -> Result<()> + Send + 'a>)>,
-    ) {
+    pub fn play<'a>(&self, actors: Vec<(&'static str, Process, Part<'a>)>) {
         let named =
             actors.iter().map(|&(name, process, _)| Actor { name, process, is_running: true });
         self.lock().actors = named.collect();

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,6 +15,7 @@ from outercore.errors import InvalidError
 from outercore.node_numbers import NodeNumbers
 from outercore.outputs import check_directory
 from outercore.runs.files import NpyRows
+from outercore.storage import scratch_directory
 
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding
@@ -104,8 +103,8 @@ def add_features(
     if places is None:
         places = np.arange(graph.num_nodes)
     width = embedding.width + (0 if beside is None else _columns(graph, beside))
-    with tempfile.TemporaryDirectory(prefix=".features-", dir=graph.root) as scratch:
-        path = Path(scratch) / "rows.npy"
+    with scratch_directory(graph.root, ".features-") as scratch:
+        path = scratch / "rows.npy"
         with NpyRows(path, (graph.num_nodes, width)) as file:
             step = max(1, _BLOCK_BYTES // (4 * width))
             for start in range(0, graph.num_nodes, step):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from outercore.errors import InvalidError
 from outercore.graph import Graph
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
+from outercore.storage import scratch_directory
 from outercore.training.checkpoint import Position
 from outercore.training.config import TrainConfig
 from outercore.training.links.scoring import LinkScoring
@@ -55,11 +55,11 @@ def opened_links(
     def scoring() -> LinkScoring | TemporalScoring:
         scratch.mkdir(exist_ok=True)
         # A directory of its own: another process may use the same model.
-        own = stack.enter_context(tempfile.TemporaryDirectory(dir=scratch))
+        own = stack.enter_context(scratch_directory(scratch, "links-"))
         work.loaders.release_training()
         work.prepare()
         device = torch.device("cpu")
-        return work.scoring(scratch=Path(own), device=device, observer=observer, stop=stop)
+        return work.scoring(scratch=own, device=device, observer=observer, stop=stop)
 
     with ExitStack() as stack:
         stack.callback(remove_empty, scratch)

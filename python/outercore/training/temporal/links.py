@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.batch_arrays import edge_array_names
 from outercore.config.sizes import format_size, parse_size
-from outercore.csc import edge_array_key, edge_rows
-from outercore.edge_types import REVERSE, EdgeType, edge_type_called, edge_type_key
+from outercore.csc import edge_array_key, edge_blocks, num_rows
+from outercore.edge_types import REVERSE, EdgeType, edge_type_called
 from outercore.errors import BudgetError, InvalidError, NotFoundError
-from outercore.link_seeds import all_links
+from outercore.link_seeds import id_type
 from outercore.sample_rules import edge_name
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
     from outercore.training.config import TrainConfig
 
-LINK_BYTES = 40
-"""For each edge: its two ends, its time, and the orders by time and of an epoch."""
-_READING_BYTES = 64
-"""For each arc while the edges are read."""
+_TIME_BYTES = 8
+_SORTING_BYTES = 24
+"""For each edge while they are sorted: the order, what the sort takes, and times in both orders."""
 PARTS = ("train", "valid", "test")
 NEGATIVES = 1
 """Of each held-out edge: its source with another target at its time, as published scores have."""
@@ -33,11 +32,11 @@ NEGATIVES = 1
 class TimedLinks:
     """The edges of a type in the order of their times, in parts that follow each other in time.
 
-    Shapes: `index` int64 [2, edges], ids within the types of the ends; `times` int64 [edges].
+    Shapes: `index` [2, edges], ids within the types of the ends; `times` int64 [edges].
     """
 
     edge_type: EdgeType
-    index: NDArray[np.int64]
+    index: NDArray[Any]
     times: NDArray[np.int64]
     bounds: tuple[int, int, int]
     """Where the parts `train`, `valid` and `test` end."""
@@ -62,6 +61,11 @@ class TimedLinks:
         return [name for name in PARTS[1:] if self.count(name)]
 
     @property
+    def memory(self) -> int:
+        """Bytes that the edges and their times take."""
+        return self.index.nbytes + self.times.nbytes
+
+    @property
     def span(self) -> int:
         """From the first to the last time of what is trained on; at least 1."""
         times = self.times[self.part("train")]
@@ -73,23 +77,22 @@ def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
 
     Edges of one time are in one part. An undirected edge is there once.
 
-    Cost: `LINK_BYTES` for each edge in memory, 64 bytes for each arc meanwhile.
+    Cost: 16 bytes for each edge in memory, 24 in a graph of more than 2^31 nodes; 24 more while
+    they are sorted by time. Reads the edges once.
     Errors: `NotFoundError` without the edge type or its times; `InvalidError` where the edge type
     is to be chosen, has no edges, or too few times differ; `BudgetError` before anything is read.
     """
     edge_type = predicted_type(graph, config)
     key = time_key(graph, edge_type, config)
-    described = edge_type_key(edge_type) if graph.is_typed else "edge"
-    _require_room(int(graph.manifest["edge_types"][described]["count"]), edge_type, config)
-    index, rows = all_links(graph, edge_type), edge_rows(graph, edge_type)
-    times = graph.array(key).astype(np.int64)
-    if rows is not None:
-        # As the links are ordered; both directions of an undirected edge have its row.
-        rows.sort()
-        first = np.append(True, rows[1:] != rows[:-1])
-        index, times = index[:, first], times[rows[first]]
+    _require_room(graph, edge_type, config)
+    index, is_edge = _by_row(graph, edge_type)
+    times = graph.array(key)
+    if not is_edge.all():
+        index, times = index[:, is_edge], times[is_edge]
     order = np.argsort(times, kind="stable")
-    index, times = index[:, order], times[order]
+    for end in index:
+        end[:] = end[order]
+    times = times[order].astype(np.int64, copy=False)
     held_out = config.link.held_out
     bounds = [
         int(np.searchsorted(times, _time_at(times, share), side="left"))
@@ -103,8 +106,28 @@ def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
     return TimedLinks(edge_type, index, times, (bounds[0], bounds[1], len(times)))
 
 
-def _require_room(count: int, edge_type: EdgeType, config: TrainConfig) -> None:
-    called, needed = ",".join(edge_type), _READING_BYTES * count
+def _by_row(graph: Graph, edge_type: EdgeType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """The ends [2, rows] of the edge in each row of the import, and whether the row is one.
+
+    Of the two directions of an undirected edge, that with the lower target counts.
+    """
+    rows_of_type = num_rows(graph, edge_type)
+    index = np.empty((2, rows_of_type), id_type(graph, edge_type))
+    is_edge = np.zeros(rows_of_type, bool)
+    for first, sources, targets, rows in edge_blocks(graph, edge_type):
+        own = np.arange(first, first + len(sources)) if rows is None else rows
+        found, at = np.unique(own, return_index=True)
+        new = ~is_edge[found]
+        found, at = found[new], at[new]
+        index[0, found], index[1, found] = sources[at], targets[at]
+        is_edge[found] = True
+    return index, is_edge
+
+
+def _require_room(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> None:
+    called, count = ",".join(edge_type), num_rows(graph, edge_type)
+    a_link = 2 * id_type(graph, edge_type).itemsize + _TIME_BYTES + _SORTING_BYTES
+    needed = a_link * count
     if not count:
         raise InvalidError(f"edge type {called}: expected edges to learn, found none")
     if needed >= parse_size(config.budget.memory):

@@ -23,7 +23,6 @@ from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.saved import SavedModel
 from outercore.training.tasks import link_task
 from outercore.training.temporal.links import (
-    LINK_BYTES,
     TimedLinks,
     timed_links,
     times_by_type,
@@ -145,7 +144,7 @@ class TemporalLoaders(Loaders):
         **options: Any,
     ) -> None:
         """`features` by node type; `embeddings` in bytes; `options` as those of `Loaders`."""
-        reserved = {"edges": LINK_BYTES * len(links.times), "embeddings": embeddings}
+        reserved = {"edges": links.memory, "embeddings": embeddings}
         super().__init__(graph, config, reserved=reserved, **options)
         self._links, self._features = links, features
 

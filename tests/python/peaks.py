@@ -1,0 +1,161 @@
+"""Peak memory of commands and loaders, each in a process of its own that has all imported.
+
+One process imports everything and forks for each piece of work. A child works on something tiny
+first, so that what is opened and started once is not counted, then on what is measured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MODULES = (
+    *("outercore.cli", "outercore.training.run", "outercore.embedding.run", "outercore.analytics"),
+    *("outercore.loader", "outercore.link_loader", "outercore.hgt_loader", "outercore.sampler"),
+    *("torch_geometric.nn", "torch._dynamo", "tensorboardX", "pyarrow.parquet", "pyarrow.csv"),
+)
+
+
+def available() -> bool:
+    """Whether the kernel tells the peak memory of a process, and forgets it when asked."""
+    return Path("/proc/self/clear_refs").exists()
+
+
+class Peaks:
+    """Measures work in processes that are forked for it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        here = str(Path(__file__).parent)
+        paths = os.pathsep.join([here, *(path for path in sys.path if path)])
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        self._server = subprocess.Popen(
+            [sys.executable, "-W", "ignore", __file__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "200", **threads},
+        )
+        theirs.close()
+        self._socket = ours
+        self._answers = ours.makefile()
+
+    def of(self, work: dict[str, Any], tiny: dict[str, Any], where: Path) -> dict[str, Any]:
+        """The `peak` of `work` in bytes, after `tiny` has been done; both in directories of their
+        own below `where`.
+
+        Raises:
+            AssertionError: the work failed, with what it said.
+        """
+        asked = {"work": work, "tiny": tiny, "where": str(where)}
+        self._socket.sendall(json.dumps(asked).encode() + b"\n")
+        found: dict[str, Any] = json.loads(self._answers.readline())
+        assert "peak" in found, (work, found)
+        return found
+
+    def close(self) -> None:
+        """Ends the process that forks."""
+        self._answers.close()
+        self._socket.close()
+        self._server.wait()
+
+
+@contextmanager
+def peaks() -> Iterator[Peaks]:
+    """`Peaks` within the block."""
+    started = Peaks()
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def _do(work: dict[str, Any]) -> dict[str, Any]:
+    """Runs a command, or some batches of a loader."""
+    if "command" in work:
+        from outercore.cli import run
+
+        code = run([str(argument) for argument in work["command"]])
+        if code != 0:
+            raise RuntimeError(f"exit code {code}")
+        return {}
+    import numpy as np
+
+    import outercore as oc
+
+    given = dict(work["options"])
+    for name, file in work.get("arrays", {}).items():
+        given[name] = np.load(file)
+    # The caller's own.
+    held = sum(array.nbytes for array in given.values() if isinstance(array, np.ndarray))
+    data_set, batches = given.pop("data_set"), work.get("batches", 30)
+    with getattr(oc, work["loader"])(oc.open(data_set), **given) as loader:
+        plan = loader.plan()
+        taken = sum(1 for _ in itertools.islice(loader, batches))
+    return {"batches": taken, "plan": plan, "held": held}
+
+
+def _status(field: str) -> int:
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+
+def _measured(asked: dict[str, Any]) -> dict[str, Any]:
+    where = Path(asked["where"])
+    for name in ("tiny", "work"):
+        (where / name).mkdir()
+    os.chdir(where / "tiny")
+    _do(asked["tiny"])
+    os.chdir(where / "work")
+    # What the allocator has kept of that would hide as much of the work.
+    ctypes.CDLL(None).malloc_trim(0)
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    found = _do(asked["work"])
+    return {**found, "peak": _status("VmHWM") - before - found.get("held", 0)}
+
+
+def _serve(connection: socket.socket) -> None:
+    for module in MODULES:
+        importlib.import_module(module)
+    for line in connection.makefile():
+        with tempfile.TemporaryFile("w+") as said:
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                _obey(json.loads(line), said.fileno(), writing)
+            os.close(writing)
+            with open(reading) as answer:
+                found = answer.read()
+            os.waitpid(child, 0)
+            said.seek(0)
+            told = found or json.dumps({"said": said.read()[-4000:]})
+        connection.sendall(told.encode() + b"\n")
+
+
+def _obey(asked: dict[str, Any], said: int, answer: int) -> None:
+    code = 1
+    try:
+        for descriptor in (1, 2):
+            os.dup2(said, descriptor)
+        os.write(answer, json.dumps(_measured(asked)).encode())
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
