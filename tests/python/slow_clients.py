@@ -60,7 +60,9 @@ def kinds(model: str, most_body: int, token: str | None = None) -> list[Slow]:
         Slow("slow headers", _send(b"GET /v2 HTTP/1.1\r\nHost:"), _send(b"x")),
         Slow("slow small bodies", _send(_post(infer, 100, b"{", token)), _send(b" ")),
         Slow("slow large bodies", _send(_post(infer, most_body, large, token)), _nothing),
-        Slow("slow updates", _send(_post("/graph/updates", 1 << 24, b"{" * (1 << 20))), _send(b" ")),
+        Slow(
+            "slow updates", _send(_post("/graph/updates", 1 << 24, b"{" * (1 << 20))), _send(b" ")
+        ),
         Slow("slow chunks", _send(_chunked(infer, token)), _send(b"1\r\n \r\n")),
         Slow("slow readers", _send(100 * get.encode()), _nothing),
         Slow("unfinished calls", _calls(call, b"\0\0\0\1\0", ends=False), _ping, is_grpc=True),

@@ -87,9 +87,11 @@ def question(nodes: list[int], **parameters: int) -> dict[str, Any]:
 
 
 def infer(server: Server, nodes: list[int], **parameters: int) -> dict[str, Any]:
+    """An answer without the age of the graph, which differs from request to request."""
     status, answer = ask(server, f"/v2/models/{server.name}/infer", question(nodes, **parameters))
     assert status == 200, answer
     found: dict[str, Any] = answer
+    found["parameters"].pop("age_ms", None)
     return found
 
 
@@ -152,7 +154,6 @@ def test_the_model_and_the_server_describe_themselves(server: Server) -> None:
     (version,) = described["versions"]
     answer = infer(server, [3], seed=2)
     assert (answer["model_name"], answer["model_version"]) == ("sage", version)
-    assert answer["parameters"].pop("age_ms") >= 0
     assert answer["parameters"] == {"seed": 2, "lsn": 0}
     body = {**question([3]), "id": "mine", "outputs": [{"name": "prediction"}]}
     _, answer = ask(server, f"/v2/models/sage/versions/{version}/infer", body)

@@ -16,7 +16,7 @@ import outercore as oc
 from outercore.errors import InvalidError
 from outercore.server import Server
 from test_live import CONFIG, random_model, trained
-from test_serve import ask, infer
+from test_serve import ask, question
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,12 @@ def writer(home: Path) -> Iterator[Server]:
 
 def said(server: Server) -> list[dict[str, Any]]:
     """Where a server tells how new its graph is."""
-    answer = infer(server, [1, 2])["parameters"]
-    return [answer, ask(server, "/graph")[1], ask(server, "/v2/models/sage")[1]["parameters"]]
+    _, answer = ask(server, "/v2/models/sage/infer", question([1, 2]))
+    return [
+        answer["parameters"],
+        ask(server, "/graph")[1],
+        ask(server, "/v2/models/sage")[1]["parameters"],
+    ]
 
 
 def test_a_server_without_updates_says_the_number_and_age_of_its_state(

@@ -28,7 +28,7 @@ REQUESTS = 200
 MOST_P99_MS = 50.0
 """What the guide promises on a machine that does nothing else."""
 SLACK = 8
-"""A shared machine may be as many times slower."""
+"""A shared machine may be as many times slower, and by what it takes without slow clients."""
 MOST_BODY = 64 * 1024 + 256 * (32 + 24 * 5) + 32 * 64 * 256
 KINDS = kinds("sage", MOST_BODY)
 
@@ -103,9 +103,9 @@ def check(slow: Slow, good: GoodClient, record: Callable[[str, object], None], u
         during = good.latency(REQUESTS)
         assert attack.begun >= COUNT
     record("p99_ms", during.p99)
-    print(f"{slow.name}: before {before}, during {during}")
-    assert during.p99 < SLACK * MOST_P99_MS, (slow.name, before, during)
-    assert during.p50 < MOST_P99_MS, (slow.name, before, during)
+    sys.stdout.write(f"{slow.name}: before {before}, during {during}" + "\n")
+    assert during.p99 < SLACK * (MOST_P99_MS + before.p99), (slow.name, before, during)
+    assert during.p50 < MOST_P99_MS + before.p99, (slow.name, before, during)
 
 
 @pytest.mark.parametrize("slow", KINDS, ids=lambda slow: slow.name)

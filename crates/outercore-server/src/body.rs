@@ -8,15 +8,17 @@
 //! `docs/design/0044-slow-and-foreign-clients.md` has the reasons.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinError;
 
 use crate::refusal::Refusal;
 
@@ -37,8 +39,9 @@ const SHORT: usize = 16 << 10;
 const FIRST_PARTS: usize = 2 << 20;
 const A_WAITING_REQUEST: usize = 16 << 10;
 
-/// Memory for everything beyond the first parts.
-const REST: usize = 32 << 20;
+/// Memory for everything beyond the first parts. The heap may keep as much of each of two threads: the
+/// one that reads bodies and the one that decodes them.
+const REST: usize = 20 << 20;
 
 /// What a request takes besides its body: its headers and its task.
 const OVERHEAD: usize = 4 << 10;
@@ -98,38 +101,51 @@ impl Bodies {
     }
 
     /// Decodes a body. What `decode` takes of the memory stays taken until [`Memory`] is dropped.
-    /// While a large body is decoded another thread serves the connections.
     ///
     /// # Errors
     /// Those of `decode`.
-    pub async fn decode<T: Send>(
+    pub async fn decode<T: Send + 'static>(
         &self,
         whole: Whole,
-        decode: impl FnOnce(&[u8], &mut Memory) -> Result<T, Refusal> + Send,
+        decode: impl FnOnce(&[u8], &mut Memory) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<(T, Memory), Refusal> {
         let Whole { bytes, mut memory } = whole;
         let length = bytes.len();
-        let decoded = self.run(length, async { decode(&bytes, &mut memory) }).await?;
-        drop(bytes);
+        let (decoded, mut memory) = self
+            .run(length, async move {
+                let decoded = decode(&bytes, &mut memory);
+                (decoded, memory)
+            })
+            .await;
         memory.give_back(length);
-        Ok((decoded, memory))
+        Ok((decoded?, memory))
     }
 
-    /// Runs `work`, which decodes `length` bytes before it waits for anything.
-    pub async fn run<T>(&self, length: usize, work: impl Future<Output = T>) -> T {
+    /// Runs `work`, which decodes `length` bytes before it waits for anything. Where these are many,
+    /// another thread does that, so that the one of the connections answers others meanwhile.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        length: usize,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
         if length <= SHORT {
             return work.await;
         }
-        let mut work = pin!(work);
         let place = self.decoders.acquire().await;
-        let polled = poll_fn(|context| {
-            Poll::Ready(tokio::task::block_in_place(|| work.as_mut().poll(context)))
-        })
-        .await;
+        let begun = tokio::task::spawn_blocking(move || {
+            let mut work = Box::pin(work);
+            // Where it has to wait, it is polled again below.
+            let polled = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            (work, polled)
+        });
+        let begun = begun.await;
         drop(place);
-        match polled {
-            Poll::Ready(done) => done,
-            Poll::Pending => work.await,
+        match begun.map_err(JoinError::try_into_panic) {
+            Ok((_, Poll::Ready(done))) => done,
+            Ok((work, Poll::Pending)) => work.await,
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The runtime ends, and this task with it.
+            Err(Err(_)) => pending().await,
         }
     }
 }
@@ -147,6 +163,12 @@ async fn collect(body: Body, most: usize, memory: &mut Memory) -> Result<Vec<u8>
         is_too_long |= length > most;
         if !is_too_long {
             memory.take(data.len())?;
+            if length > FIRST && bytes.len() <= FIRST {
+                // One block, whose pages count as they are written: one that grows leaves holes in
+                // the heap. Where it cannot be had, the block grows.
+                let declared = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+                let _ = bytes.try_reserve_exact(data.len() + declared);
+            }
             bytes.extend_from_slice(&data);
             continue;
         }

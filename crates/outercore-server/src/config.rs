@@ -37,7 +37,7 @@ pub struct ServerConfig {
     /// Most points that int8 may lose beside float32; it is refused where it loses more.
     pub most_loss: f64,
     /// Budget for topology, features and weights. The network's states while an answer is computed,
-    /// 34 MiB for bodies and 16 KiB for each request that waits, and 64 KiB a connection come on top.
+    /// 22 MiB for bodies and 16 KiB for each request that waits, and 64 KiB a connection come on top.
     pub memory: Bytes,
     /// Threads that sample and compute; 0 means one per core.
     pub threads: usize,

@@ -125,8 +125,8 @@ pub async fn update(
         return Err(Refusal::stopping());
     }
     let body = shared.bodies.read(body, MOST_BODY).await?;
-    let decode = |body: &[u8], memory: &mut Memory| {
-        let snapshot = live.snapshot();
+    let snapshot = live.snapshot();
+    let decode = move |body: &[u8], memory: &mut Memory| {
         updates::read(body, snapshot.data_set.manifest(), snapshot.delta.schema(), memory)
     };
     // The memory of the updates is theirs until they are durable.

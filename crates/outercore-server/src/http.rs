@@ -152,9 +152,10 @@ pub async fn infer(
     let began = Instant::now();
     let version = Named::require(path, &shared)?;
     let body = shared.bodies.read(body, shared.most_body()).await?;
-    let decode = |body: &[u8], memory: &mut Memory| {
+    let asked = Arc::clone(&shared);
+    let decode = move |body: &[u8], memory: &mut Memory| {
         let (request, wanted) = binary::read(&headers, body)?;
-        Ok((shared.question(&request, memory)?, wanted))
+        Ok((asked.question(&request, memory)?, wanted))
     };
     let ((question, wanted), _memory) = shared.bodies.decode(body, decode).await?;
     let answer = shared.infer(question, version.as_deref(), began).await?;

@@ -307,15 +307,15 @@ fn feature_rows(
     let mut count = 0;
     input.each(|value| {
         let node = count / columns;
-        if count % columns == 0 {
-            if node == scope.most_nodes {
-                let text = format!("inline nodes: more than {node}, expected {node} at most");
-                return Err(Refusal::wrong(text));
-            }
+        count += 1;
+        if node >= scope.most_nodes {
+            // Too many are counted and not kept.
+            return Ok(());
+        }
+        if (count - 1) % columns == 0 {
             memory.take(row_bytes + A_NODE)?;
             rows.push(Vec::with_capacity(row_bytes));
         }
-        count += 1;
         let row = rows.last_mut().ok_or_else(Refusal::failed)?;
         encode(value, shape.dtype, row).map_err(|error| {
             Refusal::wrong(format!("{FEATURES}: inline node {node}: {}", error.one_line()))
@@ -329,6 +329,10 @@ fn feature_rows(
             "{FEATURES}: shape {} for {count} values, expected [n, {columns}]",
             cut(&format!("{:?}", input.shape))
         )));
+    }
+    if found > scope.most_nodes {
+        let text = format!("inline nodes: {found}, expected {} at most", scope.most_nodes);
+        return Err(Refusal::wrong(text));
     }
     Ok(rows)
 }

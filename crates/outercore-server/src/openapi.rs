@@ -1,15 +1,18 @@
 //! The OpenAPI description: what handlers say of themselves, put together.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi as Description, Required};
 use utoipa::{Modify, OpenApi};
 
 use crate::api_types::AnyRefusal;
+use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::{analyses_http, graph_http, http, repository};
 
@@ -110,6 +113,18 @@ fn version() -> Parameter {
     tag = "operation",
     responses((status = 200, body = Object, description = "OpenAPI 3.1"), AnyRefusal)
 )]
-pub async fn openapi(State(shared): State<Arc<Shared>>) -> Json<Description> {
-    Json(description(shared.tokens.is_some()))
+pub async fn openapi(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
+    // Made once: it takes as long as many predictions.
+    static TEXTS: [OnceLock<Bytes>; 2] = [OnceLock::new(), OnceLock::new()];
+    let has_tokens = shared.tokens.is_some();
+    let known = &TEXTS[usize::from(has_tokens)];
+    let text = match known.get() {
+        Some(text) => text.clone(),
+        None => {
+            let made = serde_json::to_vec(&description(has_tokens));
+            let made = made.map_err(|_| Refusal::failed())?;
+            known.get_or_init(|| made.into()).clone()
+        }
+    };
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
