@@ -500,8 +500,8 @@ class Graph:
 class StoredGraph(Graph):
     """A graph as its arrays are, without the updates that are only in the log.
 
-    Opening it writes nothing: it works on a full disk, in a directory that cannot be written to, and
-    beside a server, which a :class:`Graph` asks to fold the log into the arrays.
+    Opening it writes nothing. So it works on a full disk, in a directory that cannot be written to,
+    and beside a server, which a :class:`Graph` asks to fold the log into the arrays.
     """
 
     @staticmethod

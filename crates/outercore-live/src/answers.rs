@@ -9,7 +9,6 @@ use outercore_format::log::Key;
 use outercore_io::Disk;
 use outercore_store::delta::Applied;
 
-use crate::committer::Ack;
 use crate::log;
 
 /// Most answers that are remembered; the oldest ones are forgotten first.
@@ -28,6 +27,15 @@ const NODE: u8 = 2;
 const REMOVED: u8 = 3;
 const ROWS: u8 = 4;
 const GRAPH: u8 = 5;
+
+/// A record that is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// Its log sequence number: a request that asks for at least this sees it.
+    pub lsn: u64,
+    /// What each of its updates has done.
+    pub applied: Vec<Applied>,
+}
 
 /// The answers to the last requests with a key.
 ///

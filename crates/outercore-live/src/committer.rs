@@ -10,10 +10,10 @@ use outercore_format::Update;
 use outercore_format::log::Key;
 use outercore_io::{Disk, FileLock};
 use outercore_store::dataset::DataSet;
-use outercore_store::delta::{Applied, Delta, Replaced};
+use outercore_store::delta::{Delta, Replaced};
 use outercore_store::paged::PagedTopology;
 
-use crate::answers::Answers;
+use crate::answers::{Ack, Answers};
 use crate::fold::{KeepGoing, enable, fold};
 use crate::log::{self, LogWriter};
 use crate::replay::{Folding, Replayed, base_topology, replay};
@@ -41,15 +41,6 @@ impl From<Vec<Update>> for Write {
     fn from(updates: Vec<Update>) -> Self {
         Self { updates, key: None }
     }
-}
-
-/// A record that is durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ack {
-    /// Its log sequence number: a request that asks for at least this sees it.
-    pub lsn: u64,
-    /// What each of its updates has done.
-    pub applied: Vec<Applied>,
 }
 
 /// A snapshot of a live graph: arrays, and what has changed since they were written.
@@ -113,6 +104,8 @@ impl<'a> Committer<'a> {
             let mut id = [0; 16];
             getrandom::fill(&mut id)
                 .map_err(|error| Error::internal(format!("no random numbers: {error}")))?;
+            // Left from a data set that was here before.
+            log::remove_before(disk, root, u64::MAX)?;
             LogWriter::create(disk, root, id, 0)?;
             enable(disk, root, lock, id)?;
         }
@@ -176,27 +169,26 @@ impl<'a> Committer<'a> {
         }
         // Where the records of this commit that have a key are in `done`.
         let mut keyed: HashMap<Key, usize> = HashMap::new();
-        let mut done: Vec<Done> = Vec::with_capacity(writes.len());
+        let mut done: Vec<(Result<Ack>, Source)> = Vec::with_capacity(writes.len());
         for Write { updates, key } in writes {
             let known = key.as_ref().and_then(|key| self.answers.of(key).cloned());
             let place = key.as_ref().and_then(|key| keyed.get(key).copied());
             done.push(match (known, place) {
-                (Some(ack), _) => Done::Before(ack),
-                (None, Some(place)) => Done::As(place),
-                (None, None) => match self.take_in(&mut state, updates, key.clone()) {
-                    Ok(ack) => {
-                        keyed.extend(key.map(|key| (key, done.len())));
-                        Done::New(ack)
-                    }
-                    Err(error) => Done::Refused(error),
-                },
+                (Some(ack), _) => (Ok(ack), Source::Before),
+                (None, Some(place)) => (done[place].0.clone(), Source::SameCommit),
+                (None, None) => {
+                    let taken = self.take_in(&mut state, updates, key.clone());
+                    keyed.extend(key.filter(|_| taken.is_ok()).map(|key| (key, done.len())));
+                    (taken, Source::Record)
+                }
             });
         }
         // Refused updates must not take memory.
         state.drop_unchanged(&touched);
         let (before, began) = (self.log.len(), Instant::now());
         let committed = self.log.commit();
-        let accepted = done.iter().filter_map(Done::accepted);
+        let records = done.iter().filter(|(_, source)| *source == Source::Record);
+        let accepted = records.filter_map(|(ack, _)| ack.as_ref().ok());
         let records = accepted.clone().count() as u64;
         self.last = Commit {
             records,
@@ -208,31 +200,20 @@ impl<'a> Committer<'a> {
         if records > 0 {
             self.trouble = committed.as_ref().err().map(Error::to_string);
         }
-        if committed.is_ok() {
-            self.snapshot = Arc::new(Snapshot { delta: state, ..Snapshot::clone(&self.snapshot) });
+        if let Err(error) = committed {
+            let of = |(ack, source): (Result<Ack>, Source)| match source {
+                Source::Before => ack,
+                Source::Record | Source::SameCommit => ack.and(Err(error.clone())),
+            };
+            return done.into_iter().map(of).collect();
         }
-        let acks: Vec<Result<Ack>> = done
-            .iter()
-            .map(|one| match one {
-                Done::Refused(error) => Err(error.clone()),
-                Done::Before(ack) => Ok(ack.clone()),
-                Done::New(ack) => committed.clone().map(|()| ack.clone()),
-                Done::As(place) => match &done[*place] {
-                    Done::New(ack) => committed.clone().map(|()| ack.clone()),
-                    _ => Err(Error::internal("a key that stands for no record")),
-                },
-            })
-            .collect();
-        if committed.is_ok() {
-            let mut keyed: Vec<(Key, usize)> = keyed.into_iter().collect();
-            keyed.sort_by_key(|(_, place)| *place);
-            for (key, place) in keyed {
-                if let Ok(ack) = &acks[place] {
-                    self.answers.insert(key, ack.clone());
-                }
-            }
+        self.snapshot = Arc::new(Snapshot { delta: state, ..Snapshot::clone(&self.snapshot) });
+        let mut keyed: Vec<(Key, usize)> = keyed.into_iter().collect();
+        keyed.sort_by_key(|(_, place)| *place);
+        for (key, place) in keyed {
+            self.answers.insert(key, done[place].0.clone().expect("a record that was accepted"));
         }
-        acks
+        done.into_iter().map(|(ack, _)| ack).collect()
     }
 
     /// Applies a record to `state` and enters it into the log's next write.
@@ -304,23 +285,15 @@ impl<'a> Committer<'a> {
     }
 }
 
-/// What became of a write.
-enum Done {
-    Refused(Error),
-    /// Its key had an answer.
-    Before(Ack),
-    /// Its key is that of this record of the same commit.
-    As(usize),
-    New(Ack),
-}
-
-impl Done {
-    fn accepted(&self) -> Option<&Ack> {
-        match self {
-            Self::New(ack) => Some(ack),
-            _ => None,
-        }
-    }
+/// Where the answer to a write comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A record of its own, or a refusal.
+    Record,
+    /// An earlier request with its key.
+    Before,
+    /// A record of the same commit, which has its key.
+    SameCommit,
 }
 
 /// The id of the log.

@@ -14,7 +14,8 @@ use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
 
-use crate::committer::{Ack, Committer, Snapshot, Write, fold_snapshot};
+use crate::answers::Ack;
+use crate::committer::{Committer, Snapshot, Write, fold_snapshot};
 use crate::open::{answer, requests};
 use crate::watch::Watch;
 

@@ -15,7 +15,8 @@ mod open;
 mod replay;
 mod watch;
 
-pub use committer::{Ack, Committer, NEW_NODE, REPLAY_MEMORY, Snapshot, Write, resolve};
+pub use answers::Ack;
+pub use committer::{Committer, NEW_NODE, REPLAY_MEMORY, Snapshot, Write, resolve};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
 pub use open::{WRITER_MEMORY, open, verify};

@@ -11,8 +11,7 @@ use outercore_store::dataset::DataSet;
 use outercore_store::delta::Delta;
 use outercore_store::paged::PagedTopology;
 
-use crate::answers::Answers;
-use crate::committer::Ack;
+use crate::answers::{Ack, Answers};
 use crate::fold::{KeepGoing, fold};
 use crate::log::{LogReader, Recovered};
 

@@ -193,6 +193,43 @@ fn a_flipped_byte_of_a_log_is_found_wherever_it_is() {
 }
 
 #[test]
+fn a_log_that_was_cut_to_nothing_after_a_fold_is_refused_by_whoever_opens_the_data_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    with_segments(root, false);
+    drop(open(root, &|| Ok(())).unwrap());
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+    committer.commit(vec![vec![add_node()]]).remove(0).unwrap();
+    drop((committer, lock));
+    // As long as after the fold, when nothing waited.
+    std::fs::File::options()
+        .write(true)
+        .open(root.join("live/00000000000000000009.log"))
+        .unwrap()
+        .set_len(64)
+        .unwrap();
+    let error = open(root, &|| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("update 9 was acknowledged"), "{error}");
+}
+
+#[test]
+fn the_log_of_a_data_set_that_was_here_before_is_no_part_of_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    with_segments(root, false);
+    // An import that overwrites it.
+    LiveModel::random(5, 9, true, 2).write(root);
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    for lsn in 1..3 {
+        let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+        assert_eq!(committer.commit(vec![vec![add_node()]]).remove(0).unwrap().lsn, lsn);
+    }
+    assert_eq!(records(root).unwrap(), 2);
+}
+
+#[test]
 fn a_log_that_was_cut_says_what_is_lost_and_the_file_to_remove_to_go_on_without_it() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

@@ -33,10 +33,12 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
     from outercore.layouts import layouts
 
     graph = StoredGraph(data_set)
-    if json:
-        console.json_data(graph.manifest)
-        return
     pending = graph.pending_updates
+    if json:
+        # Where there is no log, none can wait.
+        waiting = {"pending_updates": pending} if "live" in graph.manifest else {}
+        console.json_data({**graph.manifest, **waiting})
+        return
     graphs = []
     if has_graphs(graph):
         many = ManyGraphs(graph)

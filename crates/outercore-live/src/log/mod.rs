@@ -5,6 +5,6 @@ mod reader;
 mod segments;
 mod writer;
 
-pub use reader::{LogReader, Recovered, verify};
-pub use segments::{directory, is_pending, remove_before};
+pub use reader::{LogReader, Recovered, is_pending, verify};
+pub use segments::{directory, remove_before};
 pub use writer::LogWriter;

@@ -198,6 +198,33 @@ impl<'r> LogReader<'r> {
     }
 }
 
+/// Whether the log may hold updates that the arrays do not, or should: a look at lengths, and at the
+/// noted end.
+///
+/// # Errors
+/// As [`end::read`]. Those of listing the log.
+pub fn is_pending(root: &Path, live: &Live) -> Result<bool> {
+    if let Some(id) = live.id_bytes()
+        && end::read(root, id)?.is_some_and(|noted| noted.lsn > live.lsn)
+    {
+        return Ok(true);
+    }
+    let firsts = list(root)?;
+    for (place, first) in firsts.iter().enumerate() {
+        if firsts.get(place + 1).is_some_and(|next| *next <= live.lsn + 1) {
+            // All of it is in the arrays.
+            continue;
+        }
+        let path = path(root, *first);
+        let len = std::fs::metadata(&path).with_context(|| path.display().to_string())?.len();
+        if *first != live.lsn + 1 || len != SEGMENT_HEADER as u64 {
+            return Ok(true);
+        }
+    }
+    // A log without a segment is damaged, which is for recovery to say.
+    Ok(firsts.is_empty())
+}
+
 /// Looks at the log without using it: the updates that it holds beyond the arrays.
 ///
 /// # Errors

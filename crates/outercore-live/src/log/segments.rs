@@ -6,8 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use outercore_core::{Context, Result};
-use outercore_format::log::SEGMENT_HEADER;
-use outercore_format::{LIVE_DIRECTORY, Live};
+use outercore_format::LIVE_DIRECTORY;
 use outercore_io::{Disk, WriteFile};
 
 const SUFFIX: &str = ".log";
@@ -46,27 +45,6 @@ pub(super) fn list(root: &Path) -> Result<Vec<u64>> {
     }
     firsts.sort_unstable();
     Ok(firsts)
-}
-
-/// Whether the log may hold updates that the arrays do not: a look at lengths alone.
-///
-/// # Errors
-/// Those of listing the log.
-pub fn is_pending(root: &Path, live: &Live) -> Result<bool> {
-    let firsts = list(root)?;
-    for (place, first) in firsts.iter().enumerate() {
-        if firsts.get(place + 1).is_some_and(|next| *next <= live.lsn + 1) {
-            // All of it is in the arrays.
-            continue;
-        }
-        let path = path(root, *first);
-        let len = std::fs::metadata(&path).with_context(|| path.display().to_string())?.len();
-        if *first != live.lsn + 1 || len != SEGMENT_HEADER as u64 {
-            return Ok(true);
-        }
-    }
-    // A log without a segment is damaged, which is for recovery to say.
-    Ok(firsts.is_empty())
 }
 
 /// Removes the segments before the one that begins with `first`.
