@@ -101,7 +101,9 @@ impl<'a> Committer<'a> {
         let data_set = DataSet::open(root)?;
         // Says what cannot be updated before anything is written.
         Delta::new(&data_set)?;
-        if data_set.manifest().live.is_none() {
+        let is_live = data_set.manifest().live.is_some();
+        drop(data_set);
+        if !is_live {
             let mut id = [0; 16];
             getrandom::fill(&mut id)
                 .map_err(|error| Error::internal(format!("no random numbers: {error}")))?;
