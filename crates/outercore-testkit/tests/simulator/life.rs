@@ -189,8 +189,13 @@ impl Life<'_> {
         }
         drop(truth);
         for done in committer.commit(writes) {
-            let lsn = done?.lsn;
-            self.truth().acknowledged = lsn;
+            let mut truth = self.truth();
+            match done {
+                Ok(ack) => truth.acknowledged = ack.lsn,
+                // A list with a flipped bit lacks an edge that is to be removed.
+                Err(_) if truth.damaged.is_some() => truth.is_blurred = true,
+                Err(error) => return Err(error),
+            }
         }
         self.server().snapshot = Some(Arc::clone(committer.snapshot()));
         Ok(())
