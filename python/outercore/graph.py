@@ -89,7 +89,8 @@ class Graph:
     def __getstate__(self) -> dict[str, Any]:
         """Where the data set is: a copy, pickled or not, opens it again.
 
-        It opens what this graph holds, as long as a process has that open; later, the newest state.
+        The copy opens the same state while some process has it open. Otherwise it opens the newest
+        state.
         """
         return {"root": self.root, "_place": self._place, "_generation": self.generation}
 
@@ -390,8 +391,8 @@ class Graph:
     def take_additions(self) -> None:
         """Take over arrays that were added since the graph was opened, such as a grid.
 
-        Where updates were written into the arrays meanwhile, the graph stays as it is: its number
-        of nodes does not change while it is used.
+        Where anything else has changed meanwhile, the graph stays as it is: its nodes and values do
+        not change while it is used.
         """
         if (newest := self._core.with_additions()) is not None:
             self._adopt(newest)

@@ -50,16 +50,20 @@ pub(crate) fn open_grid(
         overwrite: true,
         ..BuildOptions::default()
     };
-    let built = outercore_grid::build(&RealDisk, data_set, &options, on_progress);
-    let data_set = match built {
-        Ok(_) => data_set.reopen()?,
-        // It is the server's to change: the grid is built in a private copy.
-        Err(_) if is_served(data_set)? => {
+    let now = match outercore_grid::build(&RealDisk, data_set, &options, on_progress) {
+        Ok(_) => Some(data_set.reopen()?),
+        // It is the server's to change.
+        Err(_) if is_served(data_set)? => None,
+        Err(error) => return Err(error),
+    };
+    let data_set = match now {
+        Some(now) if data_set.is_extended_by(&now) => now,
+        // What was opened is not the current state any more: its grid is built in a private copy.
+        _ => {
             let copy = linked(data_set)?;
             outercore_grid::build(&RealDisk, &copy, &options, on_progress)?;
             copy.reopen()?
         }
-        Err(error) => return Err(error),
     };
     let grid = Grid::open(&data_set)?;
     check_grid(&data_set, &grid, algorithm, weights, config)?;

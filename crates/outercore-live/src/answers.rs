@@ -92,8 +92,10 @@ impl Answers {
     }
 
     /// Forgets answers to requests whose records the log does not have: an operator has accepted that
-    /// its end is lost.
-    pub fn forget_after(&mut self, lsn: u64) {
+    /// its end is lost. Returns whether there were any; then the file must be written before a record
+    /// gets one of these numbers again.
+    pub fn forget_after(&mut self, lsn: u64) -> bool {
+        let before = self.order.len();
         let Self { by_key, order, results, is_unsaved } = self;
         order.retain(|key| {
             let is_there = by_key[key].lsn <= lsn;
@@ -103,6 +105,7 @@ impl Answers {
             }
             is_there
         });
+        self.order.len() < before
     }
 
     /// Writes them to the file, unless it has them.

@@ -390,6 +390,8 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         // Those that came later may ask for updates that this fold does not hold.
         match &folded {
             Ok(_) => answer(&*shared.disk, &asked),
+            // Readers fold by themselves once this process has ended.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => refuse(&*shared.disk, &asked),
         }
         for reply in replies {

@@ -89,7 +89,9 @@ pub(crate) fn replay(root: &Path, folding: &Folding<'_>) -> Result<Replayed> {
     }
     state.apply(&mut together)?;
     let recovered = reader.end();
-    state.answers.forget_after(recovered.lsn);
+    if state.answers.forget_after(recovered.lsn) {
+        state.answers.save(folding.disk, root, id)?;
+    }
     let Replay { data_set, base, delta, answers } = state;
     Ok(Replayed { data_set, base, delta, recovered, answers })
 }
@@ -132,7 +134,10 @@ impl Replay {
     }
 }
 
-/// Bytes of the rows of an update.
+/// Memory of an edge or a node of a graph that is registered, besides its rows.
+const PART: usize = 64;
+
+/// Memory of the parts of an update.
 fn size(update: &Update) -> usize {
     let of = |rows: &Rows| rows.values().map(Vec::len).sum::<usize>();
     match update {
@@ -141,8 +146,8 @@ fn size(update: &Update) -> usize {
         | Update::UpdateNode { rows, .. } => of(rows),
         Update::RegisterGraph { rows, nodes, edges } => {
             of(rows)
-                + nodes.iter().map(of).sum::<usize>()
-                + edges.iter().map(|edge| of(&edge.rows)).sum::<usize>()
+                + nodes.iter().map(|rows| PART + of(rows)).sum::<usize>()
+                + edges.iter().map(|edge| PART + of(&edge.rows)).sum::<usize>()
         }
         Update::RemoveEdge { .. } | Update::RemoveNode { .. } | Update::UnregisterGraph { .. } => 0,
     }

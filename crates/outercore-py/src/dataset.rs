@@ -41,12 +41,11 @@ impl DataSet {
         self.inner.generation()
     }
 
-    /// The data set with what was added since it was opened, a grid for instance; `None` where
-    /// updates have changed it too.
+    /// The data set with what was added since it was opened, a grid for instance; `None` where it was
+    /// changed otherwise, too.
     fn with_additions(&self, py: Python<'_>) -> PyResult<Option<Self>> {
         let newest = py.detach(|| CoreDataSet::open(self.inner.root())).map_err(to_python)?;
-        let is_same = newest.manifest().lsn() == self.inner.manifest().lsn();
-        Ok(is_same.then_some(Self { inner: newest }))
+        Ok(self.inner.is_extended_by(&newest).then_some(Self { inner: newest }))
     }
 
     /// Updates in the log that the arrays do not hold.

@@ -121,11 +121,11 @@ impl Analyst {
     /// Starts the thread; each analysis runs with `config`.
     ///
     /// # Errors
-    /// The system has no thread. Linked arrays of a killed process cannot be removed.
+    /// The system has no thread.
     pub fn start(graph: Arc<Graph>, config: RunConfig, failures: Failures) -> Result<Self> {
         if let Graph::Live(_) = &*graph {
-            // No other process links arrays of a data set that this process holds.
-            outercore_store::remove_left(graph.view().data_set().root())?;
+            // What a killed process has left and cannot be removed takes only space.
+            let _ = outercore_store::remove_left(graph.view().data_set().root());
         }
         let analyses = Analyses::default();
         let own = analyses.clone();

@@ -215,8 +215,26 @@ impl DataSet {
         if &*current.generation == generation {
             return Ok(Some(current));
         }
-        let old = generations::pin_old(&current.root, generation);
-        old.map(|old| Self::of(&current.root, old)).transpose()
+        match generations::pin_old(&current.root, generation)
+            .map(|old| Self::of(&current.root, old))
+        {
+            // Its files were being removed.
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+            old => old.transpose(),
+        }
+    }
+
+    /// Whether `newer` is this data set with arrays added at most: the same updates, nodes and edges,
+    /// and every array but those of grids and layouts.
+    pub fn is_extended_by(&self, newer: &Self) -> bool {
+        let (old, new) = (self.manifest(), newer.manifest());
+        let is_there = |(key, entry): (&String, &ArrayEntry)| {
+            keys::is_derived(key) || new.arrays.get(key) == Some(entry)
+        };
+        old.lsn() == new.lsn()
+            && old.node_types == new.node_types
+            && old.edge_types == new.edge_types
+            && old.arrays.iter().all(is_there)
     }
 
     /// The current data set in `root`, for a writer that has locked the directory: it holds nothing,

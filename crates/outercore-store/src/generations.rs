@@ -43,9 +43,9 @@ pub(crate) fn pin(path: &Path) -> std::io::Result<Pinned> {
         let file = File::open(path)?;
         let is_locked = match file.try_lock_shared() {
             Ok(()) => true,
-            // A writer is removing the files of this generation.
+            // A writer is removing the files of this generation, or another program has the file.
             Err(TryLockError::WouldBlock) if is_at(&file, path)? => {
-                return Err(std::io::ErrorKind::NotFound.into());
+                return Err(std::io::ErrorKind::WouldBlock.into());
             }
             // Only manifests that were replaced are locked so: the next look finds another one.
             Err(TryLockError::WouldBlock) => continue,
@@ -124,10 +124,14 @@ pub(crate) fn remove_unused<'a>(
     // Locked until their files are gone.
     let mut free = Vec::new();
     for path in old_manifests(root) {
-        let Ok(file) = File::open(&path) else { continue };
+        // Network file systems lock only files that are open for writing.
+        let writable = File::options().read(true).write(true).open(&path);
+        let Ok(file) = writable.or_else(|_| File::open(&path)) else { continue };
         // A commit that failed has left a second name of the current manifest: no lock is needed, and
         // none may keep readers out.
-        let is_free = is_at(&file, &root.join(MANIFEST_FILE))? || file.try_lock().is_ok();
+        // Where there are no locks nobody can say that they read it.
+        let is_free = is_at(&file, &root.join(MANIFEST_FILE))?
+            || !matches!(file.try_lock(), Err(TryLockError::WouldBlock));
         let mut bytes = Vec::new();
         let read = (&file).take(MAX_MANIFEST + 1).read_to_end(&mut bytes);
         let named = read.ok().and_then(|_| Manifest::from_json(&bytes).ok());

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::MANIFEST_FILE;
@@ -18,11 +19,15 @@ const PREFIX: &str = ".linked-";
 /// The file in such a directory that its process holds.
 const IN_USE: &str = "in-use";
 
+/// Time from making the directory to holding it, with much to spare.
+const BEING_MADE: Duration = Duration::from_secs(60);
+
 /// A temporary directory with hard links to arrays of a data set; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct LinkedDirectory {
     path: PathBuf,
     _lock: FileLock,
+    owner: u32,
 }
 
 impl LinkedDirectory {
@@ -33,8 +38,10 @@ impl LinkedDirectory {
 
 impl Drop for LinkedDirectory {
     fn drop(&mut self) {
-        // What is left is removed when the next copy is made.
-        let _ = remove(&self.path);
+        // A forked process only forgets. What is left is removed when the next copy is made.
+        if self.owner == std::process::id() {
+            let _ = remove(&self.path);
+        }
     }
 }
 
@@ -52,7 +59,7 @@ pub fn linked(data_set: &DataSet) -> Result<DataSet> {
     let path = data_set.root().join(name);
     fs::create_dir(&path).with_context(|| path.display().to_string())?;
     let lock = FileLock::acquire(&path.join(IN_USE))?;
-    let directory = LinkedDirectory { path, _lock: lock };
+    let directory = LinkedDirectory { path, _lock: lock, owner: std::process::id() };
     link(data_set, &directory.path)?;
     DataSet::open_linked(Arc::new(directory))
 }
@@ -68,13 +75,22 @@ pub fn remove_left(root: &Path) -> Result<()> {
             continue;
         }
         let in_use = entry.path().join(IN_USE);
-        // One without the file is being made, or was left by a process that had just begun.
-        if in_use.exists() && FileLock::acquire(&in_use).is_err() {
+        let is_left = match in_use.exists() {
+            true => FileLock::acquire(&in_use).is_ok(),
+            // It is being made, unless it is older than that takes.
+            false => age(&entry.path()).is_some_and(|age| age > BEING_MADE),
+        };
+        if !is_left {
             continue;
         }
         remove(&entry.path())?;
     }
     Ok(())
+}
+
+/// How long ago a directory was changed.
+fn age(directory: &Path) -> Option<Duration> {
+    fs::metadata(directory).ok()?.modified().ok()?.elapsed().ok()
 }
 
 fn link(data_set: &DataSet, directory: &Path) -> Result<()> {

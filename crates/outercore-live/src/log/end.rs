@@ -73,14 +73,14 @@ impl EndMark {
     pub fn open(disk: &dyn Disk, root: &Path, end: LogEnd) -> Self {
         let mut mark = Self { file: None, slot: 0, unsynced: 0 };
         let newest = slots(root).ok().flatten().and_then(|slots| {
-            let own = |slot: &usize| slots[*slot].filter(|known| known.id == end.id);
-            (0..2)
-                .filter(|slot| own(slot).is_some())
-                .max_by_key(|slot| own(slot).as_ref().map(order))
+            let own = |slot: usize| slots[slot].filter(|known| known.id == end.id);
+            let known = (0..2).filter_map(|slot| Some((slot, own(slot)?)));
+            known.max_by_key(|(_, known)| order(known))
         });
-        if let Some(newest) = newest
+        if let Some((newest, known)) = newest
             && let Ok(mut file) = disk.open(&path(root))
-            // It may be in the memory of the system alone.
+            // It may be in the memory of the system alone, which after a failed sync is no promise.
+            && file.write_at((newest * SLOT) as u64, &known.encode()).is_ok()
             && file.sync().is_ok()
         {
             (mark.file, mark.slot) = (Some(file), 1 - newest);

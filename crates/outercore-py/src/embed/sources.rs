@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
-use outercore_core::{Bytes, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_embed::{
     ArrayTriples, GraphLinks, GraphTriples, HeldOut, OnProgress, PartTriples, Pass, TriplePart,
     TripleReader, Triples,
@@ -119,7 +119,11 @@ impl TripleSource {
 fn opened(path: &Path, generation: &str) -> Result<DataSet> {
     match DataSet::open_generation(path, generation)? {
         Some(data_set) => Ok(data_set),
-        None => DataSet::open(path),
+        None if generation.is_empty() => DataSet::open(path),
+        None => {
+            let text = format!("data set `{}` has changed since it was opened", path.display());
+            Err(Error::new(ErrorKind::NotFound, text).hint("open it again"))
+        }
     }
 }
 
