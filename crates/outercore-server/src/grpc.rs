@@ -129,10 +129,15 @@ async fn read(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) 
     };
     match read.await {
         Err(refusal) => Status::from(refusal).into_http(),
-        Ok((bytes, _memory)) => {
+        Ok((bytes, memory)) => {
             let length = bytes.len();
             let call = HttpRequest::from_parts(head, bytes.into());
-            shared.bodies.run(length, next.run(call)).await
+            let work = async move {
+                let answer = next.run(call).await;
+                drop(memory);
+                answer
+            };
+            shared.bodies.run(length, work).await
         }
     }
 }
