@@ -282,6 +282,10 @@ impl Memory {
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
         self.accounts.with(|state| {
+            // One that was refused itself ends no other.
+            if self.coming.is_some_and(|key| !state.coming.contains_key(&key)) {
+                return Err(is_wanted_by_others());
+            }
             for part in 0..wanted.len() {
                 while state.taken[part] + wanted[part] > most[part] {
                     // Keys begin at 1.
@@ -290,10 +294,7 @@ impl Memory {
                     }
                 }
             }
-            let coming = match self.coming {
-                Some(key) => Some(state.coming.get_mut(&key).ok_or_else(is_wanted_by_others)?),
-                None => None,
-            };
+            let coming = self.coming.and_then(|key| state.coming.get_mut(&key));
             for held in coming.map(|coming| &mut coming.held).into_iter().chain([&mut self.held]) {
                 held[0] += wanted[0];
                 held[1] += wanted[1];
@@ -378,6 +379,17 @@ mod tests {
         assert_eq!(taken(&accounts), [40, 0]);
         drop(newest);
         assert_eq!(taken(&accounts), [0, 0]);
+    }
+
+    #[test]
+    fn a_body_that_was_refused_ends_no_other() {
+        let accounts = Accounts::new([100, 0]);
+        let (mut oldest, _) = coming(&accounts, 50);
+        let (mut second, _) = coming(&accounts, 50);
+        let (mut newest, _) = coming(&accounts, 50);
+        assert_eq!(oldest.take(1), Err(is_wanted_by_others()));
+        assert_eq!(second.keep(), Ok(()));
+        assert_eq!(newest.keep(), Ok(()));
     }
 
     #[test]
