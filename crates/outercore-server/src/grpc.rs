@@ -121,8 +121,7 @@ async fn read(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) 
     let most = if is_infer { shared.most_body() } else { MOST_SMALL };
     let read = async {
         let mut whole = shared.bodies.read(body, PREFIX + most).await?;
-        let message = whole.bytes.get(PREFIX..).unwrap_or_default();
-        let size = if is_infer { size_of_infer(message)? } else { 0 };
+        let size = if is_infer { size_decoded(&whole.bytes)? } else { 0 };
         // The bytes are there twice, until the message is decoded.
         whole.memory.take(whole.bytes.len() + size)?;
         Ok::<_, Refusal>((whole.bytes, whole.memory))
@@ -139,6 +138,15 @@ async fn read(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) 
             };
             shared.bodies.run(length, work).await
         }
+    }
+}
+
+/// What a `ModelInferRequest` behind its prefix takes once it is decoded. One that is compressed is
+/// not decoded: the call is refused.
+fn size_decoded(bytes: &[u8]) -> Result<usize, Refusal> {
+    match bytes.split_at_checked(PREFIX) {
+        Some(([0, ..], message)) => size_of_infer(message),
+        _ => Ok(0),
     }
 }
 
@@ -399,6 +407,15 @@ mod tests {
     use super::*;
     use crate::asked::{Scope, Subject};
     use crate::body::Memory;
+
+    #[test]
+    fn only_a_message_that_is_decoded_is_measured() {
+        let message = |flag: u8, bytes: &[u8]| [&[flag, 0, 0, 0, 0][..], bytes].concat();
+        assert!(size_decoded(&message(0, &[0xff; 20])).is_err());
+        assert!(size_decoded(&message(0, &[0x2a, 0])).unwrap() > 0);
+        assert_eq!(size_decoded(&message(1, &[0xff; 20])), Ok(0));
+        assert_eq!(size_decoded(&[0, 0]), Ok(0));
+    }
 
     #[test]
     fn the_deadline_of_a_call_is_read_in_every_unit() {
