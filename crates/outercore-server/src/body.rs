@@ -2,7 +2,7 @@
 //!
 //! A body takes memory as its bytes come, so a client that sends nothing holds next to nothing. When
 //! the memory is full, the body that has been coming longest is refused. So clients that send at once
-//! do not wait for slow ones. A request keeps its memory until it is answered, because what was
+//! do not wait for slow ones. A request keeps its memory until its work ends, because what was
 //! decoded from its body waits that long.
 //!
 //! `docs/design/0044-slow-and-foreign-clients.md` has the reasons.

@@ -221,7 +221,7 @@ impl GrpcInferenceService for Grpc {
         let patience = timeout_of(request.metadata());
         let message = request.into_inner();
         self.require(&message.model_name, &message.model_version)?;
-        let (question, _memory) = {
+        let question = {
             let mut memory = self.shared.bodies.memory();
             let request = request_of(&message, patience)?;
             (self.shared.question(&request, &mut memory)?, memory)

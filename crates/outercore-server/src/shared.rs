@@ -244,21 +244,21 @@ impl Shared {
         Ok(question)
     }
 
-    /// Answers a question of a request that `began` then.
+    /// Answers a question, which takes `memory`, of a request that `began` then.
     ///
     /// # Errors
     /// It is too late, or about a version that no longer answers; the server is busy, stopping or
     /// failed.
     pub async fn infer(
         &self,
-        mut question: Question,
+        (mut question, memory): (Question, Memory),
         version: Option<&str>,
         began: Instant,
     ) -> Result<Value, Refusal> {
         let limit = question.deadline_ms.map_or(self.deadline, Duration::from_millis);
         let until = began + limit.min(self.deadline);
         let (id, seed, wanted) = (question.id.take(), question.seed, question.outputs.clone());
-        let prediction = self.queue.ask(question, until).await?;
+        let prediction = self.queue.ask(question, memory, until).await?;
         self.metrics.stage(Stage::Total, began.elapsed());
         // A newer one may have come while it waited.
         version.map_or(Ok(()), |version| self.require_version(version, &prediction.version))?;
