@@ -125,6 +125,9 @@ def test_calls_that_the_protocol_has_and_the_server_has_not_are_refused(client: 
     with pytest.raises(InferenceServerException, match="datatype FP32") as refused:
         client.infer("sage", [node_ids([1], "FP32")])
     assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
+    with pytest.raises(InferenceServerException) as refused:
+        client.infer("sage", [node_ids([1])], compression_algorithm="gzip")
+    assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
 
 
 def test_more_calls_than_may_wait_are_refused_at_once(home: Path) -> None:

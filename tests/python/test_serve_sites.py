@@ -112,6 +112,17 @@ def test_routes_of_the_graph_need_a_type_and_those_of_the_protocol_do_not(server
             assert status == (415 if path.startswith("/graph") else 200), (path, content)
 
 
+def test_a_request_without_a_body_needs_no_type_and_may_not_come_from_a_page(
+    server: Server,
+) -> None:
+    for _, path, _ in (route for route in routes(server) if route[0] == "POST"):
+        status, content = send(server, "POST", path, {}, None)
+        assert status in {200, 400}, (path, content)
+        status, content = send(server, "POST", path, {"Origin": "http://evil.example"}, None)
+        assert status == 403, (path, content)
+    assert send(server, "POST", "/graph/compact", {}, None)[0] == 200
+
+
 def test_a_page_may_not_ask_for_permission(server: Server) -> None:
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
     for _, path, _ in routes(server):

@@ -122,7 +122,8 @@ pub enum Data<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        <&RawValue>::deserialize(from).map(|raw| Self::Json(raw.get()))
+        let given = Option::<&RawValue>::deserialize(from)?;
+        Ok(given.map_or(Self::Absent, |raw| Self::Json(raw.get())))
     }
 }
 
@@ -131,7 +132,7 @@ impl Input<'_> {
     ///
     /// # Errors
     /// Those of `take`; no values; lists that are not nested as the shape says; values or bytes that
-    /// are none of the datatype.
+    /// do not fit the datatype.
     pub fn each(
         &self,
         mut take: impl FnMut(Element<'_>) -> Result<(), Refusal>,

@@ -2,7 +2,7 @@
 //!
 //! A body takes memory as its bytes come, so a client that sends nothing holds next to nothing. When
 //! the memory is full, the body that has been coming longest is refused. So clients that send at once
-//! do not wait for slow ones. A request keeps its memory until it is answered, because what was
+//! do not wait for slow ones. A request keeps its memory until its work ends, because what was
 //! decoded from its body waits that long.
 //!
 //! `docs/design/0044-slow-and-foreign-clients.md` has the reasons.
@@ -56,7 +56,7 @@ const DECODERS: usize = 1;
 /// The bodies of a server.
 pub struct Bodies {
     accounts: Arc<Accounts>,
-    decoders: Semaphore,
+    decoders: Arc<Semaphore>,
     /// How long a body may take to come in.
     limit: Duration,
 }
@@ -73,7 +73,8 @@ impl Bodies {
     /// None yet. Up to `queue` requests wait for an answer.
     pub fn new(limit: Duration, queue: usize) -> Self {
         let most = [FIRST_PARTS + queue * A_WAITING_REQUEST, REST];
-        Self { accounts: Accounts::new(most), decoders: Semaphore::new(DECODERS), limit }
+        let decoders = Arc::new(Semaphore::new(DECODERS));
+        Self { accounts: Accounts::new(most), decoders, limit }
     }
 
     /// Reads a body of at most `most` bytes.
@@ -122,7 +123,8 @@ impl Bodies {
     }
 
     /// Runs `work`, which decodes `length` bytes before it waits for anything. Where these are many,
-    /// another thread does that, so that the one of the connections answers others meanwhile.
+    /// another thread does that, so that the one of the connections answers others meanwhile. That
+    /// thread goes on if the client leaves, so the work and its place among the decoders are its own.
     pub async fn run<T: Send + 'static>(
         &self,
         length: usize,
@@ -131,16 +133,15 @@ impl Bodies {
         if length <= SHORT {
             return work.await;
         }
-        let place = self.decoders.acquire().await;
+        let place = Arc::clone(&self.decoders).acquire_owned().await;
         let begun = tokio::task::spawn_blocking(move || {
             let mut work = Box::pin(work);
             // Where it has to wait, it is polled again below.
             let polled = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            drop(place);
             (work, polled)
         });
-        let begun = begun.await;
-        drop(place);
-        match begun.map_err(JoinError::try_into_panic) {
+        match begun.await.map_err(JoinError::try_into_panic) {
             Ok((_, Poll::Ready(done))) => done,
             Ok((work, Poll::Pending)) => work.await,
             Err(Ok(panic)) => resume_unwind(panic),
@@ -281,6 +282,10 @@ impl Memory {
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
         self.accounts.with(|state| {
+            // One that was refused itself ends no other.
+            if self.coming.is_some_and(|key| !state.coming.contains_key(&key)) {
+                return Err(is_wanted_by_others());
+            }
             for part in 0..wanted.len() {
                 while state.taken[part] + wanted[part] > most[part] {
                     // Keys begin at 1.
@@ -289,10 +294,7 @@ impl Memory {
                     }
                 }
             }
-            let coming = match self.coming {
-                Some(key) => Some(state.coming.get_mut(&key).ok_or_else(is_wanted_by_others)?),
-                None => None,
-            };
+            let coming = self.coming.and_then(|key| state.coming.get_mut(&key));
             for held in coming.map(|coming| &mut coming.held).into_iter().chain([&mut self.held]) {
                 held[0] += wanted[0];
                 held[1] += wanted[1];
@@ -380,6 +382,17 @@ mod tests {
     }
 
     #[test]
+    fn a_body_that_was_refused_ends_no_other() {
+        let accounts = Accounts::new([100, 0]);
+        let (mut oldest, _) = coming(&accounts, 50);
+        let (mut second, _) = coming(&accounts, 50);
+        let (mut newest, _) = coming(&accounts, 50);
+        assert_eq!(oldest.take(1), Err(is_wanted_by_others()));
+        assert_eq!(second.keep(), Ok(()));
+        assert_eq!(newest.keep(), Ok(()));
+    }
+
+    #[test]
     fn a_body_that_is_in_does_not_end_for_another_one() {
         let accounts = Accounts::new([100, 0]);
         let (mut waiting, _) = coming(&accounts, 60);
@@ -391,6 +404,33 @@ mod tests {
         new.take(50).unwrap();
         drop((waiting, new));
         assert_eq!(taken(&accounts), [0, 0]);
+    }
+
+    #[test]
+    fn decoding_keeps_its_place_and_memory_when_the_client_leaves() {
+        let bodies = Bodies::new(Duration::from_secs(60), 1);
+        let mut memory = bodies.memory();
+        memory.take(10).unwrap();
+        let (begin, mut begun) = tokio::sync::mpsc::channel(1);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let decode = move |_: &[u8], _: &mut Memory| {
+            begin.try_send(()).unwrap();
+            ended.recv().map_err(|_| Refusal::failed())
+        };
+        let whole = Whole { bytes: vec![0; SHORT + 1], memory };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            tokio::select! {
+                _ = bodies.decode(whole, decode) => panic!("it waits for the end"),
+                _ = begun.recv() => {}
+            }
+            assert_eq!(bodies.decoders.available_permits(), 0);
+            assert_eq!(taken(&bodies.accounts), [10, 0]);
+            end.send(()).unwrap();
+            bodies.run(SHORT + 1, async {}).await;
+        });
+        drop(runtime);
+        assert_eq!(taken(&bodies.accounts), [0, 0]);
     }
 
     #[test]

@@ -129,11 +129,14 @@ pub async fn update(
     let decode = move |body: &[u8], memory: &mut Memory| {
         updates::read(body, snapshot.data_set.manifest(), snapshot.delta.schema(), memory)
     };
-    // The memory of the updates is theirs until they are durable.
-    let (write, _memory) = shared.bodies.decode(body, decode).await?;
+    let (write, memory) = shared.bodies.decode(body, decode).await?;
     let (reply, answer) = tokio::sync::oneshot::channel();
-    live.submit(write, Box::new(move |done| drop(reply.send(done))))
-        .map_err(|error| Refusal::of_update(&error))?;
+    let reply = move |done| {
+        // It is theirs until they are durable, even if the client has left.
+        drop(memory);
+        drop(reply.send(done));
+    };
+    live.submit(write, Box::new(reply)).map_err(|error| Refusal::of_update(&error))?;
     // The thread that writes ended without an answer: it panicked.
     let done = answer.await.map_err(|_| Refusal::failed())?;
     if let (Some(metrics), Ok(_)) = (shared.metrics.live(), &done) {
@@ -162,9 +165,14 @@ pub async fn update(
 )]
 pub async fn compact(State(shared): State<Arc<Shared>>) -> Result<Json<CompactAnswer>, Refusal> {
     let live = Arc::clone(shared.graph.live()?);
-    // Those that wait here hold no thread.
-    let _one = shared.compacting.lock().await;
-    match tokio::task::spawn_blocking(move || live.fold()).await {
+    // Those that wait here hold no thread. The one that has it keeps it if its client leaves.
+    let one = Arc::clone(&shared.compacting).lock_owned().await;
+    let fold = move || {
+        let folded = live.fold();
+        drop(one);
+        folded
+    };
+    match tokio::task::spawn_blocking(fold).await {
         Ok(Ok(lsn)) => Ok(Json(CompactAnswer { lsn })),
         Ok(Err(error)) => {
             shared.failures.note(&error);

@@ -121,19 +121,32 @@ async fn read(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) 
     let most = if is_infer { shared.most_body() } else { MOST_SMALL };
     let read = async {
         let mut whole = shared.bodies.read(body, PREFIX + most).await?;
-        let message = whole.bytes.get(PREFIX..).unwrap_or_default();
-        let size = if is_infer { size_of_infer(message)? } else { 0 };
+        let size = if is_infer { size_decoded(&whole.bytes)? } else { 0 };
         // The bytes are there twice, until the message is decoded.
         whole.memory.take(whole.bytes.len() + size)?;
         Ok::<_, Refusal>((whole.bytes, whole.memory))
     };
     match read.await {
         Err(refusal) => Status::from(refusal).into_http(),
-        Ok((bytes, _memory)) => {
+        Ok((bytes, memory)) => {
             let length = bytes.len();
             let call = HttpRequest::from_parts(head, bytes.into());
-            shared.bodies.run(length, next.run(call)).await
+            let work = async move {
+                let answer = next.run(call).await;
+                drop(memory);
+                answer
+            };
+            shared.bodies.run(length, work).await
         }
+    }
+}
+
+/// What a `ModelInferRequest` behind its prefix takes once it is decoded. One that is compressed is
+/// not decoded: the call is refused.
+fn size_decoded(bytes: &[u8]) -> Result<usize, Refusal> {
+    match bytes.split_at_checked(PREFIX) {
+        Some(([0, ..], message)) => size_of_infer(message),
+        _ => Ok(0),
     }
 }
 
@@ -208,7 +221,7 @@ impl GrpcInferenceService for Grpc {
         let patience = timeout_of(request.metadata());
         let message = request.into_inner();
         self.require(&message.model_name, &message.model_version)?;
-        let (question, _memory) = {
+        let question = {
             let mut memory = self.shared.bodies.memory();
             let request = request_of(&message, patience)?;
             (self.shared.question(&request, &mut memory)?, memory)
@@ -394,6 +407,15 @@ mod tests {
     use super::*;
     use crate::asked::{Scope, Subject};
     use crate::body::Memory;
+
+    #[test]
+    fn only_a_message_that_is_decoded_is_measured() {
+        let message = |flag: u8, bytes: &[u8]| [&[flag, 0, 0, 0, 0][..], bytes].concat();
+        assert!(size_decoded(&message(0, &[0xff; 20])).is_err());
+        assert!(size_decoded(&message(0, &[0x2a, 0])).unwrap() > 0);
+        assert_eq!(size_decoded(&message(1, &[0xff; 20])), Ok(0));
+        assert_eq!(size_decoded(&[0, 0]), Ok(0));
+    }
 
     #[test]
     fn the_deadline_of_a_call_is_read_in_every_unit() {

@@ -169,8 +169,8 @@ pub async fn infer(
         let (request, wanted) = binary::read(&headers, body)?;
         Ok((asked.question(&request, memory)?, wanted))
     };
-    let ((question, wanted), _memory) = shared.bodies.decode(body, decode).await?;
-    let answer = shared.infer(question, version.as_deref(), began).await?;
+    let ((question, wanted), memory) = shared.bodies.decode(body, decode).await?;
+    let answer = shared.infer((question, memory), version.as_deref(), began).await?;
     binary::respond(answer, &wanted)
 }
 

@@ -61,7 +61,8 @@ pub fn check_sizes(text: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A list of few items, for `deserialize_with`.
+/// A list of few items, for `deserialize_with`; none for `null`, which some clients write in place of
+/// what they leave out.
 ///
 /// # Errors
 /// As the items; more than a few of them.
@@ -73,6 +74,10 @@ pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
 
         fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(text, "a list of up to {MOST_ITEMS}")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
@@ -87,10 +92,10 @@ pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
         }
     }
 
-    from.deserialize_seq(Few(std::marker::PhantomData))
+    from.deserialize_any(Few(std::marker::PhantomData))
 }
 
-/// Parameters by name, each as its JSON.
+/// Parameters by name, each as its JSON. Those that are `null` are not there.
 #[derive(Debug, Default)]
 pub struct Parameters<'a>(pub Vec<(String, Cow<'a, str>)>);
 
@@ -118,9 +123,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for Parameters<'a> {
                 write!(text, "an object of up to {MOST_ITEMS} parameters")
             }
 
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Parameters::default())
+            }
+
             fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
                 let mut members: Vec<(String, Cow<'de, str>)> = Vec::new();
                 while let Some((name, value)) = all.next_entry::<String, &'de RawValue>()? {
+                    if value.get() == "null" {
+                        continue;
+                    }
                     if members.iter().any(|(known, _)| *known == name) {
                         return Err(Error::custom(format!("parameter `{}` twice", cut(&name))));
                     }
@@ -133,7 +145,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Parameters<'a> {
             }
         }
 
-        from.deserialize_map(Members)
+        from.deserialize_any(Members)
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::arrays::{OpenArrays, Opened};
 use crate::asked::Asked;
+use crate::body::Memory;
 use crate::compute::{Frontier, Prediction, predict};
 use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
@@ -34,6 +35,8 @@ enum Order {
 /// A question on its way through the queue.
 struct Job {
     question: Question,
+    /// What the question takes: its client may have left, or been refused, before it is dropped.
+    _memory: Memory,
     asked: Instant,
     until: Instant,
     reply: oneshot::Sender<Result<Prediction, Refusal>>,
@@ -46,14 +49,19 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Waits for the answer.
+    /// Waits for the answer; the question takes `memory`.
     ///
     /// # Errors
     /// At once where as many questions wait as may; after `until`; those of the answer.
-    pub async fn ask(&self, question: Question, until: Instant) -> Result<Prediction, Refusal> {
+    pub async fn ask(
+        &self,
+        question: Question,
+        memory: Memory,
+        until: Instant,
+    ) -> Result<Prediction, Refusal> {
         let (reply, answer) = oneshot::channel();
         let asked = Instant::now();
-        let job = Job { question, asked, until, reply };
+        let job = Job { question, _memory: memory, asked, until, reply };
         self.orders.try_send(Order::Answer(Box::new(job))).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Refusal::overloaded(),
             mpsc::error::TrySendError::Closed(_) => Refusal::stopping(),
@@ -353,13 +361,34 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::body::Bodies;
+
+    #[test]
+    fn a_question_keeps_its_memory_until_it_is_dropped() {
+        let (orders, mut waiting) = mpsc::channel(1);
+        let queue = Queue { orders };
+        let bodies = Bodies::new(Duration::from_secs(60), 1);
+        let take_most = || {
+            let mut memory = bodies.memory();
+            memory.take(15 << 20).map(|()| memory)
+        };
+        let asked = queue.ask(Question::default(), take_most().unwrap(), Instant::now());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        assert_eq!(runtime.block_on(asked).unwrap_err(), Refusal::late());
+        assert_eq!(take_most().err(), Some(Refusal::overloaded()));
+        drop(waiting.try_recv());
+        assert!(take_most().is_ok());
+    }
 
     #[test]
     fn a_full_queue_refuses_at_once_and_an_unanswered_question_is_late() {
         let (orders, waiting) = mpsc::channel(1);
         let queue = Queue { orders };
         let question = Question { nodes: vec![0], ..Question::default() };
-        let ask = || queue.ask(question.clone(), Instant::now() + Duration::from_millis(5));
+        let ask = || {
+            let until = Instant::now() + Duration::from_millis(5);
+            queue.ask(question.clone(), Memory::unlimited(), until)
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             assert_eq!(ask().await.unwrap_err(), Refusal::late());
@@ -377,7 +406,8 @@ mod tests {
         let queue = Queue { orders };
         let question = Question { nodes: vec![0], ..Question::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let asked = queue.ask(question, Instant::now() + Duration::from_secs(60));
+        let asked =
+            queue.ask(question, Memory::unlimited(), Instant::now() + Duration::from_secs(60));
         let answered = runtime.block_on(async {
             let gone = async { drop(waiting.recv().await) };
             futures_join(asked, gone).await

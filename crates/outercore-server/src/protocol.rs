@@ -310,6 +310,27 @@ mod tests {
     }
 
     #[test]
+    fn null_is_as_good_as_absent() {
+        let plain = nodes(json!([1]), json!([7]));
+        let mut body = plain.clone();
+        for member in ["id", "parameters", "outputs"] {
+            body[member] = json!(null);
+        }
+        body["inputs"][0]["parameters"] = json!(null);
+        assert_eq!(asked(&body), asked(&plain));
+        body["parameters"] = json!({"seed": null, "min_lsn": null, "deadline_ms": null});
+        body["parameters"]["edge_directions"] = json!(null);
+        body["inputs"][0]["parameters"] = json!({"binary_data_size": null});
+        assert_eq!(asked(&body), asked(&plain));
+        body["outputs"] = json!([{"name": "prediction", "parameters": null}]);
+        assert_eq!(asked(&body).unwrap().outputs, ["prediction"]);
+        let text = |body: Value| format!("{:?}", asked(&body).unwrap_err());
+        assert!(text(json!({"inputs": null})).contains("expected one, `node_ids`, found 0"));
+        assert!(text(nodes(json!([1]), json!(null))).contains("expected `data`"));
+        assert!(text(nodes(json!(null), json!([7]))).contains("shape [] for 1 values"));
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let text = |body: Value| format!("{:?}", asked(&body).unwrap_err());
         let with = |key: &str, value: Value| {

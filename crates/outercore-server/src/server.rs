@@ -15,7 +15,7 @@ use outercore_store::dataset::DataSet;
 use outercore_store::delta::ArrayShape;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
 use crate::access::Tokens;
 use crate::analyses::Analyst;
@@ -125,8 +125,8 @@ impl Server {
         let shared = Shared {
             name: name.to_owned(),
             served,
-            loading: Mutex::default(),
-            compacting: Mutex::default(),
+            loading: Arc::default(),
+            compacting: Arc::default(),
             precision: config.precision,
             loss,
             outputs,

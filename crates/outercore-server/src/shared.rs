@@ -43,9 +43,9 @@ pub struct Shared {
     /// Where it comes from, and which version of it answers.
     pub served: Arc<Served>,
     /// Held while a newer version is loaded.
-    pub loading: Mutex<()>,
+    pub loading: Arc<Mutex<()>>,
     /// Held while updates are written into the arrays for a client.
-    pub compacting: Mutex<()>,
+    pub compacting: Arc<Mutex<()>>,
     /// The numbers in which it is computed.
     pub precision: Precision,
     /// What it loses by that; `None` for float32.
@@ -205,10 +205,12 @@ impl Shared {
     /// # Errors
     /// It is damaged, or does not fit; the server is stopping.
     pub async fn load(&self) -> Result<(), Refusal> {
-        let _one = self.loading.lock().await;
+        let one = Arc::clone(&self.loading).lock_owned().await;
         let served = Arc::clone(&self.served);
-        let read = tokio::task::spawn_blocking(move || served.read()).await;
-        let newer = read.map_err(|_| Refusal::failed())?.map_err(|error| {
+        // The thread that reads goes on if the client leaves; the next load waits for it.
+        let read = tokio::task::spawn_blocking(move || (served.read(), one)).await;
+        let (read, _one) = read.map_err(|_| Refusal::failed())?;
+        let newer = read.map_err(|error| {
             self.failures.note(&error);
             Refusal::of_load(&error)
         })?;
@@ -242,21 +244,21 @@ impl Shared {
         Ok(question)
     }
 
-    /// Answers a question of a request that `began` then.
+    /// Answers a question, which takes `memory`, of a request that `began` then.
     ///
     /// # Errors
     /// It is too late, or about a version that no longer answers; the server is busy, stopping or
     /// failed.
     pub async fn infer(
         &self,
-        mut question: Question,
+        (mut question, memory): (Question, Memory),
         version: Option<&str>,
         began: Instant,
     ) -> Result<Value, Refusal> {
         let limit = question.deadline_ms.map_or(self.deadline, Duration::from_millis);
         let until = began + limit.min(self.deadline);
         let (id, seed, wanted) = (question.id.take(), question.seed, question.outputs.clone());
-        let prediction = self.queue.ask(question, until).await?;
+        let prediction = self.queue.ask(question, memory, until).await?;
         self.metrics.stage(Stage::Total, began.elapsed());
         // A newer one may have come while it waited.
         version.map_or(Ok(()), |version| self.require_version(version, &prediction.version))?;

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use axum::http::uri::Authority;
@@ -44,7 +45,7 @@ pub async fn require_own_site(
     }
 }
 
-fn check<B>(
+fn check<B: HttpBody>(
     request: &axum::http::Request<B>,
     protocol: Protocol,
     has_tokens: bool,
@@ -60,7 +61,8 @@ fn check<B>(
         require_same_origin(method, headers, host.flatten().as_ref())?;
     }
     if method == Method::POST {
-        require_type(headers, request.uri().path(), protocol)?;
+        let is_empty = request.body().is_end_stream();
+        require_type(headers, request.uri().path(), protocol, is_empty)?;
     }
     Ok(())
 }
@@ -106,17 +108,21 @@ fn require_same_origin(
 }
 
 /// Refuses bodies of other types than the route takes. Pages of other sites may send some of these
-/// types without the server's consent. Clients of the protocol name no type.
-fn require_type(headers: &HeaderMap, path: &str, protocol: Protocol) -> Result<(), Refusal> {
+/// types without the server's consent. Clients of the protocol name no type, and no body needs one.
+fn require_type(
+    headers: &HeaderMap,
+    path: &str,
+    protocol: Protocol,
+    is_empty: bool,
+) -> Result<(), Refusal> {
     let is_of_protocol = path.starts_with(OF_PROTOCOL);
+    let takes_bytes = is_of_protocol && path.ends_with(INFER);
     let is_known = match headers.get(CONTENT_TYPE) {
-        None => protocol == Protocol::Http1 && is_of_protocol,
+        None => protocol == Protocol::Http1 && (is_of_protocol || is_empty),
         Some(_) => text(headers, &CONTENT_TYPE).is_some_and(|found| {
             let found = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
             match protocol {
-                Protocol::Http1 => {
-                    found == JSON || (found == BYTES && is_of_protocol && path.ends_with(INFER))
-                }
+                Protocol::Http1 => found == JSON || (found == BYTES && takes_bytes),
                 Protocol::Http2 => found == GRPC || found.starts_with("application/grpc+"),
             }
         }),
@@ -124,8 +130,12 @@ fn require_type(headers: &HeaderMap, path: &str, protocol: Protocol) -> Result<(
     if is_known {
         return Ok(());
     }
-    let expected = if protocol == Protocol::Http1 { JSON } else { GRPC };
-    let text = format!("expected the header `Content-Type: {expected}`");
+    let expected = match protocol {
+        Protocol::Http1 if takes_bytes => format!("{JSON}` or `{BYTES}"),
+        Protocol::Http1 => JSON.to_owned(),
+        Protocol::Http2 => GRPC.to_owned(),
+    };
+    let text = format!("expected the header `Content-Type` to be `{expected}`");
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
 }
 
@@ -135,19 +145,30 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
     use axum::http::Request;
 
     use super::*;
 
-    /// Whether a request passes; `line` is its method and path, each header `name: value`.
+    /// Whether a request with a body passes; `line` is its method and path, each header `name: value`.
     fn passes(line: &str, headers: &[&str], protocol: Protocol, has_tokens: bool) -> bool {
+        checked(line, headers, "{}", protocol, has_tokens).is_ok()
+    }
+
+    fn checked(
+        line: &str,
+        headers: &[&str],
+        body: &'static str,
+        protocol: Protocol,
+        has_tokens: bool,
+    ) -> Result<(), Refusal> {
         let (method, path) = line.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(path);
         for header in headers {
             let (name, value) = header.split_once(": ").unwrap();
             request = request.header(name, value);
         }
-        check(&request.body(()).unwrap(), protocol, has_tokens).is_ok()
+        check(&request.body(Body::from(body)).unwrap(), protocol, has_tokens)
     }
 
     const UPDATE: &str = "POST /graph/updates";
@@ -211,6 +232,36 @@ mod tests {
             let found = passes("GET /graph", &[&header], Protocol::Http1, false);
             assert_eq!(found, is_known, "{host}");
             assert!(passes("GET /graph", &[&header], Protocol::Http1, true), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_a_body_needs_no_type_and_still_comes_from_the_own_site() {
+        let sent = |headers: &[&str], body, protocol| {
+            checked("POST /graph/compact", headers, body, protocol, false).is_ok()
+        };
+        assert!(sent(&[], "", Protocol::Http1));
+        assert!(!sent(&[], "{}", Protocol::Http1));
+        assert!(!sent(&[], "", Protocol::Http2));
+        for foreign in ["origin: http://evil.example", "content-type: text/plain"] {
+            assert!(!sent(&[foreign], "", Protocol::Http1), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_types_that_the_route_takes() {
+        for (line, protocol, types) in [
+            (UPDATE, Protocol::Http1, "`application/json`"),
+            (
+                "POST /v2/models/a/infer",
+                Protocol::Http1,
+                "`application/json` or `application/octet-stream`",
+            ),
+            ("POST /inference", Protocol::Http2, "`application/grpc`"),
+        ] {
+            let refused = checked(line, &["content-type: text/plain"], "{}", protocol, true);
+            let refused = format!("{:?}", refused.unwrap_err());
+            assert!(refused.contains(&format!("to be {types}")), "{refused}");
         }
     }
 

@@ -73,6 +73,12 @@ pub fn each(
             })
         }};
     }
+    if datatype == "BOOL" {
+        return bytes.iter().try_for_each(|&byte| match byte {
+            0 | 1 => take(Element::Bool(byte == 1)),
+            _ => Err(Refusal::wrong(format!("{}: the byte {byte} is no BOOL", cut(name)))),
+        });
+    }
     by_datatype!(datatype, values, {
         let (name, datatype) = (cut(name), cut(datatype));
         let text = format!("{name}: datatype {datatype} cannot be given as bytes");
@@ -191,9 +197,15 @@ mod tests {
     }
 
     #[test]
+    fn truth_values_are_bytes_of_0_and_1() {
+        assert_eq!(decode("BOOL", &[0, 1, 1]).unwrap(), ["false", "true", "true"]);
+    }
+
+    #[test]
     fn bytes_that_are_no_values_are_refused() {
         let text = |datatype, bytes: &[u8]| format!("{:?}", decode(datatype, bytes).unwrap_err());
         assert!(text("INT64", &[0; 9]).contains("x: 9 bytes, which are no INT64"));
+        assert!(text("BOOL", &[1, 2]).contains("x: the byte 2 is no BOOL"));
         assert!(text("BYTES", &[0; 8]).contains("datatype BYTES cannot be given as bytes"));
         assert!(text("FP32", &f32::NAN.to_le_bytes()).contains("expected finite numbers"));
     }

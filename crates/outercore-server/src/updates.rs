@@ -1,13 +1,16 @@
 //! Updates of the graph, from JSON to the rows that the arrays store.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use outercore_core::Error;
 use outercore_format::log::Key;
 use outercore_format::{DType, Manifest, NewEdge, Rows, Update, keys};
 use outercore_live::{Ack, NEW_NODE, Write};
 use outercore_store::delta::{Applied, ArrayShape, Schema};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -79,7 +82,7 @@ struct EdgeWithin<'a> {
 }
 
 /// A node by its id, or one that the same request adds.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, ToSchema)]
 #[serde(untagged)]
 pub enum Place {
     /// A node that there is.
@@ -89,6 +92,38 @@ pub enum Place {
         /// Counts the nodes that the request adds, those of registered graphs included, from 0.
         new: u64,
     },
+}
+
+/// By hand: what serde derives for untagged enums keeps a tree of the whole value first.
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct New {
+            new: u64,
+        }
+
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Place;
+
+            fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+                text.write_str("a node, or `{\"new\": k}`")
+            }
+
+            fn visit_u64<E>(self, id: u64) -> Result<Place, E> {
+                Ok(Place::Id(id))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, all: A) -> Result<Place, A::Error> {
+                let New { new } = New::deserialize(MapAccessDeserializer::new(all))?;
+                Ok(Place::New { new })
+            }
+        }
+
+        from.deserialize_any(Either)
+    }
 }
 
 /// What a request has done.
@@ -459,4 +494,33 @@ pub fn encode(value: Element<'_>, dtype: DType, row: &mut Vec<u8>) -> outercore_
         },
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> serde_json::Result<Place> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn a_node_is_an_id_or_one_that_the_request_adds() {
+        assert_eq!(place("7").unwrap(), Place::Id(7));
+        assert_eq!(place(r#"{"new": 3}"#).unwrap(), Place::New { new: 3 });
+        for wrong in ["-1", "1.5", "\"7\"", "true", "{}", r#"{"new": -1}"#, r#"{"new": 1, "b": 2}"#]
+        {
+            assert!(place(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_none_is_refused_before_the_rest_of_it_is_read() {
+        let list = format!("[{}1]", "1,".repeat(1000));
+        for begin in ["", r#"{"new": "#, r#"{"other": "#] {
+            let refused = place(&format!("{begin}{list}")).unwrap_err();
+            assert!(refused.column() <= begin.len() + 2, "{begin}: {refused}");
+            assert!(!refused.is_eof(), "{begin}: {refused}");
+        }
+    }
 }
