@@ -5,7 +5,6 @@ use outercore_grid::{BuildOptions, Grid, GridSource, rebuild_command};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
 use outercore_store::editor::is_served;
-use outercore_store::linked;
 
 use crate::config::RunConfig;
 use crate::stream_run::OnProgress;
@@ -60,7 +59,7 @@ pub(crate) fn open_grid(
         Some(now) if data_set.is_extended_by(&now) => now,
         // What was opened is not the current state any more: its grid is built in a private copy.
         _ => {
-            let copy = linked(data_set)?;
+            let copy = data_set.linked()?;
             outercore_grid::build(&RealDisk, &copy, &options, on_progress)?;
             copy.reopen()?
         }

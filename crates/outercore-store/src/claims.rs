@@ -9,6 +9,7 @@ use outercore_io::Disk;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::DataSet;
+use crate::files::{inside, remove_files};
 use crate::generations;
 use crate::hold::JOURNAL;
 
@@ -148,43 +149,8 @@ fn remove_journal(disk: &dyn Disk, root: &Path) -> Result<()> {
     disk.sync_dir(&state)
 }
 
-/// Removes `files` below `root`, and the directories that are empty then. That is durable, so that
-/// none comes back after a crash once nobody knows of it any more.
-pub(crate) fn remove_files<'a>(
-    disk: &dyn Disk,
-    root: &Path,
-    files: impl Iterator<Item = &'a String>,
-) -> Result<()> {
-    let mut directories = BTreeSet::new();
-    for file in files {
-        let path = root.join(file);
-        if path.symlink_metadata().is_ok() {
-            disk.remove_file(&path)?;
-        }
-        let above = Path::new(file).ancestors().skip(1);
-        directories.extend(above.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned));
-    }
-    for directory in directories.iter().rev() {
-        let directory = root.join(directory);
-        disk.remove_empty_dir(&directory)?;
-        if directory.exists() {
-            disk.sync_dir(&directory)?;
-        }
-    }
-    match directories.is_empty() {
-        true => Ok(()),
-        false => disk.sync_dir(root),
-    }
-}
-
 /// The names that the file of the array under `key` may have, the usual one first.
 pub(crate) fn numbered(key: &str) -> impl Iterator<Item = String> {
     let more = (1..).map(move |number: u64| format!("{key}.{number}.npy"));
     std::iter::once(format!("{key}.npy")).chain(more)
-}
-
-/// The files of a manifest that lie in the data set.
-pub(crate) fn inside(manifest: &Manifest) -> BTreeSet<String> {
-    let entries = manifest.arrays.values().filter(|entry| !entry.external);
-    entries.map(|entry| entry.file.clone()).collect()
 }

@@ -12,12 +12,9 @@ use outercore_format::{
     ArrayEntry, Checksum, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Schema,
 };
 
-use crate::generations::{self, Pin, Pinned};
+use crate::generations::{self, MAX_MANIFEST, Pin, Pinned};
 use crate::linked::LinkedDirectory;
 use crate::npy::{check_len, grouped};
-
-/// A manifest of more than this is none of ours.
-pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 
 /// A data set whose manifest has been parsed and whose files have the lengths it asks for.
 ///
@@ -243,10 +240,16 @@ impl DataSet {
         Ok(Self { _pin: None, ..Self::open(root)? })
     }
 
-    /// The private copy in `directory`, which is removed with the last `DataSet` opened on it.
-    pub(crate) fn open_linked(directory: Arc<LinkedDirectory>) -> Result<Self> {
+    /// A private copy within its directory, of hard links. What is committed to the copy, such as a
+    /// grid, changes nothing of the original. The copy takes no space for arrays, and is removed with
+    /// the last `DataSet` opened on it.
+    ///
+    /// # Errors
+    /// `Io`, also where the file system has no hard links or the directory may not be written to.
+    pub fn linked(&self) -> Result<Self> {
+        let directory = LinkedDirectory::make(&self.root, &self.manifest)?;
         let opened = Self::open(directory.path())?;
-        Ok(Self { linked: Some(directory), ..opened })
+        Ok(Self { linked: Some(Arc::new(directory)), ..opened })
     }
 
     /// Opens it again, as it is now.

@@ -10,9 +10,10 @@ use outercore_format::{GENERATIONS_DIRECTORY, IMPORT_DIRECTORY, MANIFEST_FILE, M
 use outercore_io::Disk;
 
 use crate::changes;
-use crate::claims::{Claims, foreign_state, inside, is_unfinished, numbered, recover, remove_all};
+use crate::claims::{Claims, foreign_state, is_unfinished, numbered, recover, remove_all};
 use crate::dataset::{DataSet, read_manifest_bytes};
 use crate::editor;
+use crate::files::inside;
 use crate::hold::{Hold, journal_path};
 
 /// What lies in a data set beside the arrays and does not belong to it, and what a new file system

@@ -10,8 +10,9 @@ use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
 use outercore_io::{Disk, FileLock};
 
 use crate::changes::{self, Changes};
-use crate::claims::{claimed, inside, numbered, recover};
+use crate::claims::{claimed, numbered, recover};
 use crate::dataset::{ArrayRef, DataSet, read_manifest_bytes};
+use crate::files::inside;
 use crate::generations;
 use crate::hold::{held, lock};
 

@@ -17,8 +17,10 @@ use outercore_core::{ErrorKind, Result};
 use outercore_format::{Checksum, GENERATIONS_DIRECTORY, MANIFEST_FILE, Manifest};
 use outercore_io::{Disk, FileLock, RealDisk};
 
-use crate::claims::{inside, remove_files};
-use crate::dataset::{DataSet, MAX_MANIFEST};
+use crate::files::{inside, remove_files};
+
+/// A manifest of more than this is none of ours.
+pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 
 /// Holds a generation: its files stay until the last copy of this is dropped.
 #[derive(Clone, Debug)]
@@ -173,7 +175,10 @@ pub fn are_left(root: &Path) -> bool {
 /// Those of reading the manifest; the disk's own.
 pub fn tidy_held(disk: &dyn Disk, root: &Path, _lock: &FileLock) -> Result<()> {
     match are_left(root) {
-        true => remove_unused(disk, root, &DataSet::read_manifest(root)?, std::iter::empty()),
+        true => {
+            let manifest = Manifest::from_json(&pin(&root.join(MANIFEST_FILE))?.bytes)?;
+            remove_unused(disk, root, &manifest, std::iter::empty())
+        }
         false => Ok(()),
     }
 }

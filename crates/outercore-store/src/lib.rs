@@ -13,6 +13,7 @@ pub mod dataset;
 pub mod delta;
 mod destination;
 pub mod editor;
+mod files;
 pub mod generate;
 pub mod generations;
 mod hold;
@@ -27,5 +28,5 @@ pub mod row_values;
 pub mod topology;
 pub mod verified;
 
-pub use linked::{linked, remove_left};
+pub use linked::remove_left;
 pub use topology::{Extent, Topology, resident};

@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outercore_core::{Context, Error, Result};
-use outercore_format::MANIFEST_FILE;
+use outercore_format::{MANIFEST_FILE, Manifest};
 use outercore_io::FileLock;
-
-use crate::dataset::DataSet;
 
 /// Prefix of the directories, in the data set that they are of.
 const PREFIX: &str = ".linked-";
@@ -31,6 +28,22 @@ pub(crate) struct LinkedDirectory {
 }
 
 impl LinkedDirectory {
+    /// Links the arrays of the data set in `root` that `manifest` names.
+    ///
+    /// # Errors
+    /// `Io`, also where the file system has no hard links or the directory may not be written to.
+    pub fn make(root: &Path, manifest: &Manifest) -> Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        remove_left(root)?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = root.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        let lock = FileLock::acquire(&path.join(IN_USE))?;
+        let directory = Self { path, _lock: lock, owner: std::process::id() };
+        link(root, manifest, &directory.path)?;
+        Ok(directory)
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -43,25 +56,6 @@ impl Drop for LinkedDirectory {
             let _ = remove(&self.path);
         }
     }
-}
-
-/// A private copy of `data_set` within its directory. What is committed to the copy, such as a grid,
-/// changes nothing of the original. The copy takes no space for arrays, and is removed with the last
-/// [`DataSet`] opened on it.
-///
-/// # Errors
-/// `Io`, also where the file system has no hard links or the directory may not be written to.
-pub fn linked(data_set: &DataSet) -> Result<DataSet> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    remove_left(data_set.root())?;
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{PREFIX}{}-{number}", std::process::id());
-    let path = data_set.root().join(name);
-    fs::create_dir(&path).with_context(|| path.display().to_string())?;
-    let lock = FileLock::acquire(&path.join(IN_USE))?;
-    let directory = LinkedDirectory { path, _lock: lock, owner: std::process::id() };
-    link(data_set, &directory.path)?;
-    DataSet::open_linked(Arc::new(directory))
 }
 
 /// Removes the copies that killed processes have left in the data set in `root`.
@@ -93,8 +87,7 @@ fn age(directory: &Path) -> Option<Duration> {
     fs::metadata(directory).ok()?.modified().ok()?.elapsed().ok()
 }
 
-fn link(data_set: &DataSet, directory: &Path) -> Result<()> {
-    let manifest = data_set.manifest();
+fn link(root: &Path, manifest: &Manifest, directory: &Path) -> Result<()> {
     let own = manifest.arrays.values().filter(|entry| !entry.external);
     let files: BTreeSet<&str> = own.map(|entry| entry.file.as_str()).collect();
     for file in files {
@@ -102,7 +95,7 @@ fn link(data_set: &DataSet, directory: &Path) -> Result<()> {
         if let Some(above) = to.parent() {
             fs::create_dir_all(above)?;
         }
-        fs::hard_link(data_set.root().join(file), &to)
+        fs::hard_link(root.join(file), &to)
             .map_err(Error::from)
             .with_context(|| format!("hard link of `{file}`"))?;
     }
