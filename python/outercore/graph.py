@@ -92,7 +92,8 @@ class Graph:
         The copy opens the same state while some process has it open. Otherwise it opens the newest
         state.
         """
-        return {"root": self.root, "_place": self._place, "_generation": self.generation}
+        root = Path(self._place)
+        return {"root": root, "_place": self._place, "_generation": self.generation}
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

@@ -476,11 +476,11 @@ def test_a_graph_without_nodes_has_results_without_values(tmp_path: Path) -> Non
     assert oc.sssp(graph, 0).shape == oc.betweenness(graph).shape == (0,)
 
 
-def test_a_grid_of_another_topology_is_built_again(tmp_path: Path) -> None:
+def test_new_weights_remove_the_grid_of_the_old_ones(tmp_path: Path) -> None:
     graph, _ = naive.write(tmp_path / "graph", 5, [0, 1], [1, 2], weight=np.array([1.0, 2.0]))
     assert oc.sssp(graph, 0, weights="weight")[2] == 3.0
     graph.add_edge_array("weight", np.array([5.0, 6.0]), overwrite=True)
-    with pytest.raises(InvalidError, match="belongs to another topology"):
+    with pytest.raises(NotFoundError, match="has no grid"):
         analytics.plan("sssp", graph, source=0, weights="weight")
     assert oc.sssp(graph, 0, weights="weight")[2] == 11.0
 

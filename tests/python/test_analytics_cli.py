@@ -129,7 +129,10 @@ def test_save_keeps_the_values(data_set: Path, outcome: Any) -> None:
         (["run", "bfs", "DATA", "--source", "120"], "the graph has 120 nodes (0 to 119)"),
         (["run", "pagerank", "DATA", "--damping", "2"], "expected 0 <= damping < 1"),
         (["run", "pagerank", "DATA", "--personalization", "a"], "expected nodes such as `3,17`"),
-        (["run", "pagerank", "DATA", "--personalization", "no.npy"], "--personalization: `no.npy`"),
+        (
+            ["run", "pagerank", "DATA", "--personalization", "no.npy"],
+            "--personalization: array `no.npy` does not exist",
+        ),
         (["run", "wcc", "DATA", "--memory", "1KiB"], "the least that works is"),
     ],
 )

@@ -102,6 +102,8 @@ def test_rows_are_where_the_table_says_as_numpy_stores_them(
     assert_laid_out(graph, precision)
     code, out, _ = outcome("layout", graph.root, "--remove")
     assert (code, "1 layouts removed" in out) == (0, True)
+    # The graph that is open here had the layout's files open.
+    graph.reload()
     assert not (Path(graph.root) / "layout" / "nodes" / "node" / "x" / precision).exists()
 
 

@@ -17,7 +17,7 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import trim_to_layer
 
 import outercore as oc
-from fakes import planted, write_npy
+from fakes import checksum, planted, write_npy
 from outercore import reference
 
 FANOUTS = [4, 3]
@@ -293,6 +293,7 @@ def test_an_empty_split_is_refused(tmp_path: Path) -> None:
     write_npy(root / "splits/train.npy", np.empty(0, np.int64))
     manifest = json.loads((root / "graph.json").read_text())
     manifest["arrays"]["splits/train"]["shape"] = [0]
+    manifest["arrays"]["splits/train"]["checksum"] = checksum(np.empty(0, np.int64))
     (root / "graph.json").write_text(json.dumps(manifest))
     for kind in (oc.NeighborLoader, oc.NeighborSampler):
         with pytest.raises(oc.InvalidError, match="split `train` is empty"):

@@ -128,7 +128,7 @@ def test_one_runs_while_others_wait_and_more_are_refused(slow: Server) -> None:
 
 
 def test_a_fold_does_not_disturb_one_that_runs(slow: Server) -> None:
-    asked = {"algorithm": "betweenness", "samples": 200}
+    asked = {"algorithm": "betweenness", "samples": 1000}
     with oc.Client(slow.url, "sage") as client:
         before = client.analyse(**asked)
         _, answer = ask(slow, "/graph/analyses", asked)

@@ -16,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import outercore as oc  # noqa: E402
+from fakes import seal  # noqa: E402
 from observers import StopAfter, terminate  # noqa: E402
 from outercore import _native  # noqa: E402
 from outercore.errors import (  # noqa: E402
@@ -222,6 +223,7 @@ def test_an_arc_from_another_graph_is_an_error(copied: Path) -> None:
     with (copied / "edges/edge/sources.npy").open("rb+") as file:
         file.seek(4096)
         file.write(np.uint32(200).tobytes())
+    seal(copied, "edges/edge/sources")
     with pytest.raises(CorruptError, match="an arc of graph 0 begins at node 200, expected 0 to"):
         reader_of(copied, "tag", 1 << 20).batch(np.array([0]))
 
