@@ -214,7 +214,7 @@ enum Change {
         source: Place,
         target: Place,
         #[serde(default)]
-        values: Map<String, Value>,
+        values: Option<Map<String, Value>>,
     },
     RemoveEdge {
         source: Place,
@@ -224,7 +224,7 @@ enum Change {
         /// The graph that it joins, in a data set of many.
         graph: Option<u64>,
         #[serde(default)]
-        values: Map<String, Value>,
+        values: Option<Map<String, Value>>,
     },
     RemoveNode {
         node: Place,
@@ -235,11 +235,11 @@ enum Change {
     },
     RegisterGraph {
         #[serde(default)]
-        values: Map<String, Value>,
+        values: Option<Map<String, Value>>,
         /// Of each node, its values.
         nodes: Vec<Map<String, Value>>,
         #[serde(default)]
-        edges: Vec<EdgeWithin>,
+        edges: Option<Vec<EdgeWithin>>,
     },
     UnregisterGraph {
         graph: u64,
@@ -256,7 +256,7 @@ struct EdgeWithin {
     /// Likewise.
     target: u64,
     #[serde(default)]
-    values: Map<String, Value>,
+    values: Option<Map<String, Value>>,
 }
 
 /// What a request says besides its tensors.

@@ -16,6 +16,9 @@ const MOST_DEPTH: usize = 32;
 /// Most characters of a number or a string.
 const MOST_CHARACTERS: usize = 1024;
 
+/// What some clients write in place of what they leave out.
+pub const NULL: &str = "null";
+
 /// Most tensors, outputs, dimensions or parameters in a list of them.
 const MOST_ITEMS: usize = 64;
 
@@ -95,14 +98,15 @@ pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
     from.deserialize_any(Few(std::marker::PhantomData))
 }
 
-/// Parameters by name, each as its JSON. Those that are `null` are not there.
+/// Parameters by name, each as its JSON.
 #[derive(Debug, Default)]
 pub struct Parameters<'a>(pub Vec<(String, Cow<'a, str>)>);
 
 impl Parameters<'_> {
-    /// The JSON of a parameter.
+    /// The JSON of a parameter; none for `null`, too.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| &**value).filter(|&value| value != NULL)
     }
 
     /// Takes a parameter out.
@@ -130,9 +134,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Parameters<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
                 let mut members: Vec<(String, Cow<'de, str>)> = Vec::new();
                 while let Some((name, value)) = all.next_entry::<String, &'de RawValue>()? {
-                    if value.get() == "null" {
-                        continue;
-                    }
                     if members.iter().any(|(known, _)| *known == name) {
                         return Err(Error::custom(format!("parameter `{}` twice", cut(&name))));
                     }

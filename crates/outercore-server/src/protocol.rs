@@ -12,7 +12,7 @@ use crate::body::Memory;
 use crate::compute::Prediction;
 use crate::directions::{Directions, EDGES};
 use crate::inline::{self, Inline};
-use crate::json::{Parameters, cut, few};
+use crate::json::{NULL, Parameters, cut, few};
 use crate::output::Output;
 use crate::question::Question;
 use crate::refusal::Refusal;
@@ -98,6 +98,8 @@ impl InferRequest<'_> {
                 })
             };
             match name.as_str() {
+                // As good as absent; the name of one that is unknown is still wrong.
+                "seed" | "min_lsn" | "deadline_ms" | Directions::PARAMETER if value == NULL => {}
                 "seed" => question.seed = number()?,
                 "min_lsn" => question.min_lsn = number()?,
                 "deadline_ms" => question.deadline_ms = Some(number()?),
@@ -325,6 +327,9 @@ mod tests {
         body["outputs"] = json!([{"name": "prediction", "parameters": null}]);
         assert_eq!(asked(&body).unwrap().outputs, ["prediction"]);
         let text = |body: Value| format!("{:?}", asked(&body).unwrap_err());
+        let mut unknown = plain.clone();
+        unknown["parameters"] = json!({"sed": null});
+        assert!(text(unknown).contains("parameter `sed`"));
         assert!(text(json!({"inputs": null})).contains("expected one, `node_ids`, found 0"));
         assert!(text(nodes(json!([1]), json!(null))).contains("expected `data`"));
         assert!(text(nodes(json!(null), json!([7]))).contains("shape [] for 1 values"));
