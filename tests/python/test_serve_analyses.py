@@ -78,9 +78,12 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("slow")
     model = random_model(1, undirected=False, nodes=4000, edges=60_000)
     run = trained(model.write(home / "graph"), "sage", home / "sage")
-    (home / "graph" / ".linked-left").mkdir()
+    left = home / "graph" / ".linked-left"
+    left.mkdir()
+    # Nobody holds it.
+    (left / "in-use").touch()
     with Server(home / "graph", run, replace(ANALYSES, threads=1)) as running:
-        assert not (home / "graph" / ".linked-left").exists()
+        assert not left.exists()
         yield running
 
 

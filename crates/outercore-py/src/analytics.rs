@@ -14,7 +14,7 @@ use outercore_store::npy::ArrayWriter;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-use crate::dataset::{DataSet, open_current, parse};
+use crate::dataset::{DataSet, open_current, parse, tidy_after};
 use crate::errors::{interrupted, to_python};
 use crate::ids::node_ids;
 use crate::loader::to_json;
@@ -110,6 +110,7 @@ fn build_grid(
             &options,
             &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
         )?;
+        tidy_after(data_set);
         to_json(&summary)
     });
     callback.settle(result, to_python)

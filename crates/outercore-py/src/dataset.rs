@@ -98,6 +98,15 @@ impl DataSet {
     }
 }
 
+/// Lets go of a data set that was changed while it was open, and removes the files that only this
+/// reader needed.
+pub fn tidy_after(data_set: CoreDataSet) {
+    let root = data_set.root().to_owned();
+    drop(data_set);
+    // What stays is unused, and the next writer tries again.
+    let _ = outercore_store::generations::tidy(&root);
+}
+
 /// Removes the files of a data set that only readers which have ended needed.
 #[pyfunction]
 pub fn tidy(py: Python<'_>, path: &str) {

@@ -7,7 +7,7 @@ use outercore_store::convert::convert;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-use crate::dataset::{open_current, parse};
+use crate::dataset::{open_current, parse, tidy_after};
 use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::progress::Callback;
@@ -53,6 +53,7 @@ fn build_layout(
             &options,
             &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
         )?;
+        tidy_after(data_set);
         to_json(&summary)
     });
     callback.settle(result, to_python)
@@ -87,7 +88,9 @@ fn remove_layouts(py: Python<'_>, path: &str, array: Option<&str>) -> PyResult<u
     let mut callback = Callback::new(None);
     let result = py.detach(|| -> Result<u64> {
         let data_set = open_current(path, &mut callback)?;
-        outercore_layout::remove(&RealDisk, &data_set, array)
+        let count = outercore_layout::remove(&RealDisk, &data_set, array)?;
+        tidy_after(data_set);
+        Ok(count)
     });
     callback.settle(result, to_python)
 }

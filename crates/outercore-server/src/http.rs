@@ -81,7 +81,7 @@ pub async fn live() -> StatusCode {
         (
             status = 200,
             description = "It takes requests; while updates fail the body says so",
-            body = Option<WritesFail>
+            body = WritesFail
         ),
         (status = 503, description = "It is stopping"),
         AnyRefusal
@@ -90,8 +90,7 @@ pub async fn live() -> StatusCode {
 pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     match (shared.is_ready(), shared.writes_fail()) {
         (false, _) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
-        (true, false) => StatusCode::OK.into_response(),
-        (true, true) => Json(WritesFail { writes_fail: true }).into_response(),
+        (true, writes_fail) => Json(WritesFail { writes_fail }).into_response(),
     }
 }
 
@@ -121,7 +120,7 @@ pub async fn model(
         (
             status = 200,
             description = "It takes requests; while updates fail the body says so",
-            body = Option<WritesFail>
+            body = WritesFail
         ),
         (status = 503, description = "It is stopping"),
         AnyRefusal,
