@@ -36,7 +36,7 @@ def status(field):
 
 work = {
     "info": lambda path: StoredGraph(path).pending_updates,
-    "run": lambda path: oc.degree(path, memory="16MiB"),
+    "run": lambda path: oc.degrees(path, memory="16MiB"),
 }[sys.argv[1]]
 work(sys.argv[2])
 before = status("VmRSS")
@@ -119,7 +119,7 @@ def test_a_cut_log_is_found_by_check_and_refused_by_the_others(tmp_path: Path) -
     (problem,) = report["problems"]
     assert "ends with update 2" in problem["message"]
     assert "remove `live/end`" in problem["hint"]
-    for verb in (["info"], ["run", "degree"]):
+    for verb in (["info"], ["run", "degrees"]):
         command = [sys.executable, "-m", "outercore", *verb, str(graph.root)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1, done.stderr
