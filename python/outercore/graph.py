@@ -13,19 +13,21 @@ import numpy as np
 from outercore import _core, _native
 from outercore.chosen_rows import chosen_rows
 from outercore.edge_types import EdgeType as EdgeType
-from outercore.edge_types import edge_type_called, edge_type_described
+from outercore.edge_types import edge_type_described
 from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph_arrays import (
-    TRIPLES,
     described,
+    edge_rows_of,
     holds_triples,
     instead_of,
     key_called,
+    node_type_of,
     numbers_of,
     refuse_run,
     refuse_several_types,
     require_one_name,
+    summary,
     texts_called,
     widths_of,
 )
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
 
     from outercore.stores import FeatureStore, GraphStore
 
-NODE = "node"
-"""The node type of a graph of one type."""
 _TOPOLOGY = ("offsets", "sources", "ids")
 
 
@@ -298,7 +298,7 @@ class Graph:
             [0.0, 0.5, 1.0]
         """
         self.check_free(name, overwrite=overwrite, node_type=node_type)
-        of_type = self._node_type(node_type)
+        of_type = node_type_of(self, node_type)
         rows = self.node_types[of_type]
         self._add(f"nodes/{of_type}/{name}", values, rows, "nodes", origin)
 
@@ -333,20 +333,7 @@ class Graph:
             >>> graph.arrays["edges/edge/cost"]["dtype"]
             'float64'
         """
-        types = self.manifest["edge_types"]
-        keys = dict(zip(self.edge_types, sorted(types), strict=True))
-        if edge_type is None and self.is_typed:
-            raise InvalidError(
-                f"edge array `{name}`: the graph has several types, expected an `edge_type`"
-                f"\nhint: it has {', '.join(map(str, keys))}"
-            )
-        if edge_type is not None:
-            edge_type = edge_type_called(edge_type, list(keys), f"edge array `{name}`")
-        if self.is_typed and edge_type is not None:
-            of_type = keys[edge_type]
-            rows = int(types[of_type].get("rows", types[of_type]["count"]))
-        else:
-            of_type, rows = "edge", self.num_edge_rows
+        of_type, rows = edge_rows_of(self, edge_type, name)
         if name in _TOPOLOGY:
             raise InvalidError(f"edge array `{name}` is the topology\nhint: choose another name")
         key = f"edges/{of_type}/{name}"
@@ -362,7 +349,7 @@ class Graph:
             InvalidError: it may not; the message says why.
             NotFoundError: there is no such node type.
         """
-        of_type = self._node_type(node_type)
+        of_type = node_type_of(self, node_type)
         key = f"nodes/{of_type}/{name}"
         if key == self.features_of(of_type):
             raise InvalidError(f"node array `{name}` has the features\nhint: choose another name")
@@ -370,18 +357,6 @@ class Graph:
             raise InvalidError(f"node array `{name}` has the labels\nhint: choose another name")
         require_one_name(self, of_type, name)
         self._check_new(key, overwrite=overwrite)
-
-    def _node_type(self, given: str | None) -> str:
-        """The node type that an array is of."""
-        if given is None and self.is_typed:
-            known = " and ".join(self.node_types)
-            raise InvalidError(
-                f"the graph has several types, expected a `node_type`\nhint: it has {known}"
-            )
-        if given is not None and given not in self.node_types:
-            guess = suggestion(given, self.node_types, otherwise="there are")
-            raise NotFoundError(f"there is no node type `{given}`\nhint: {guess}")
-        return NODE if given is None else given
 
     def reload(self) -> None:
         """Look at the data set again, which somebody may have changed."""
@@ -512,35 +487,7 @@ class Graph:
         return html_table(f"{title} in {self.root}", described(self))
 
     def __repr__(self) -> str:
-        if holds_triples(self):
-            count = self.arrays[TRIPLES]["shape"][0]
-            return f"Graph(entities={self.num_nodes}, triples={count})"
-        return (
-            f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
-            f"features={self.num_features}, classes={self.num_classes}, splits={self.splits})"
-        )
-
-
-class StoredGraph(Graph):
-    """A graph as its arrays are, without the updates that are only in the log.
-
-    Opening it writes nothing. So it works on a full disk, in a directory that cannot be written to,
-    and beside a server, which a :class:`Graph` asks to fold the log into the arrays.
-    """
-
-    @staticmethod
-    def _opened(place: str, generation: str | None = None) -> Any:
-        """The data set in `place` as its arrays are, or as it was in `generation`."""
-        return _core.DataSet(place, generation, fold=False)
-
-    @property
-    def pending_updates(self) -> int:
-        """Updates in the log that the arrays do not hold. Reads the log.
-
-        Raises:
-            CorruptError: the log is damaged.
-        """
-        return int(self._core.pending_updates())
+        return summary(self)
 
 
 def open(root: str | os.PathLike[str]) -> Graph:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outercore import _core
+from outercore.edge_types import EdgeType, edge_type_called
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import suggestion
 from outercore.names import Names
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from outercore.graph import Graph
 
 
+NODE = "node"
+"""The node type of a graph of one type."""
 _OF_NODES = "nodes/node/"
 TRIPLES = "triples/train"
 """The triples that a knowledge graph is trained on, and algorithms run on."""
@@ -83,6 +86,54 @@ def _of_triples(graph: Graph) -> list[tuple[str, str]]:
         if key.startswith("triples/") and "." not in key
     }
     return [(shown, f"{count:,}") for shown, count in (counts | parts).items()]
+
+
+def summary(graph: Graph) -> str:
+    """What `repr` gives."""
+    if holds_triples(graph):
+        count = graph.arrays[TRIPLES]["shape"][0]
+        return f"Graph(entities={graph.num_nodes}, triples={count})"
+    return (
+        f"Graph(nodes={graph.num_nodes}, edges={graph.num_edges}, "
+        f"features={graph.num_features}, classes={graph.num_classes}, splits={graph.splits})"
+    )
+
+
+def node_type_of(graph: Graph, given: str | None) -> str:
+    """The node type that an array is of, where `given` is what a caller says.
+
+    Errors: `InvalidError` for none in a graph of several types; `NotFoundError` for an unknown one.
+    """
+    if given is None and graph.is_typed:
+        known = " and ".join(graph.node_types)
+        raise InvalidError(
+            f"the graph has several types, expected a `node_type`\nhint: it has {known}"
+        )
+    if given is not None and given not in graph.node_types:
+        guess = suggestion(given, graph.node_types, otherwise="there are")
+        raise NotFoundError(f"there is no node type `{given}`\nhint: {guess}")
+    return NODE if given is None else given
+
+
+def edge_rows_of(graph: Graph, edge_type: EdgeType | None, name: str) -> tuple[str, int]:
+    """The key of the edge type that the edge array `name` is of, and its imported rows.
+
+    Errors: `InvalidError` without an `edge_type` in a graph of several types; `NotFoundError` where
+    there is no such type.
+    """
+    types = graph.manifest["edge_types"]
+    keys = dict(zip(graph.edge_types, sorted(types), strict=True))
+    if edge_type is None and graph.is_typed:
+        raise InvalidError(
+            f"edge array `{name}`: the graph has several types, expected an `edge_type`"
+            f"\nhint: it has {', '.join(map(str, keys))}"
+        )
+    if edge_type is not None:
+        edge_type = edge_type_called(edge_type, list(keys), f"edge array `{name}`")
+    if not graph.is_typed or edge_type is None:
+        return "edge", graph.num_edge_rows
+    of_type = types[keys[edge_type]]
+    return keys[edge_type], int(of_type.get("rows", of_type["count"]))
 
 
 def key_called(graph: Graph, name: str) -> str:

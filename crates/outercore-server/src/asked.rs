@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::body::Memory;
-use crate::json::{self, Element, Parameters, cut, few};
+use crate::element::Element;
+use crate::json::{self, Parameters, cut, few};
 use crate::messages::InferTensorContents;
 use crate::refusal::Refusal;
 use crate::tensors;

@@ -32,7 +32,7 @@ const MOST_DROPPED: usize = 2 * MOST_BODY;
 const FIRST: usize = 64 << 10;
 
 /// Bodies up to this length are decoded on the connection thread: they take less than a millisecond.
-const SHORT: usize = 16 << 10;
+const SHORT: usize = 64 << 10;
 
 /// Memory for first parts: some for bodies that are coming, more for requests that wait. It is apart
 /// from the rest, so that small requests do not wait for large ones.

@@ -20,9 +20,9 @@ use outercore_store::{Extent, Topology};
 use crate::asked::{Asked, Input, Scope, Subject};
 use crate::body::Memory;
 use crate::directions::{COUNTED_EDGE, Directions, EDGES};
+use crate::element::encode;
 use crate::json::cut;
 use crate::refusal::Refusal;
-use crate::updates::encode;
 
 /// Tensor of features: `[nodes, columns]`.
 pub const FEATURES: &str = "x";
@@ -77,59 +77,19 @@ impl Inline {
         let ends = tensor(EDGES).map(|input| whole_numbers(input, 2, memory)).transpose()?;
         let ends = ends.unwrap_or_default();
         let is_place = scope.subject == Subject::Graphs;
-        // Of an inline node; below 0 for a node of the graph.
-        let place = |&end: &i64| if is_place { end } else { -1 - end };
-        let named = ends.iter().map(place).max().map_or(0, |last| last.saturating_add(1).max(0));
+        let named = ends
+            .iter()
+            .map(|&end| place(scope, end))
+            .max()
+            .map_or(0, |last| last.saturating_add(1).max(0));
         let named = referenced.max(named as u64);
-        let rows = match (tensor(FEATURES), scope.features) {
-            (Some(input), Some(_)) => feature_rows(input, scope, memory)?,
-            (None, Some(_)) => {
-                let text = format!("{FEATURES}: expected a row for each inline node");
-                return Err(Refusal::wrong(text));
-            }
-            (Some(_), None) => {
-                return Err(Refusal::wrong(format!("{FEATURES}: this model reads no features")));
-            }
-            (None, None) if is_place && graph_of.is_none() => {
-                // Edges do not show nodes without any.
-                return Err(Refusal::wrong(format!(
-                    "{GRAPHS}: expected the graph of each inline node, as the model reads no {FEATURES}"
-                )));
-            }
-            (None, None) => {
-                let count = graph_of.as_ref().map_or(named, |graph_of| graph_of.len() as u64);
-                // One more than allowed is refused below.
-                vec![Vec::new(); count.min(scope.most_nodes + 1) as usize]
-            }
-        };
+        let rows = rows_of(tensor(FEATURES), scope, graph_of.as_deref(), named, memory)?;
         let count = rows.len() as u64;
         if count > scope.most_nodes {
             let text = format!("inline nodes: {count}, expected {} at most", scope.most_nodes);
             return Err(Refusal::wrong(text));
         }
-        if ends.len() as u64 / 2 > most_edges(scope.most_nodes) {
-            return Err(Refusal::wrong(format!(
-                "{EDGES}: {} edges, expected {} at most",
-                ends.len() / 2,
-                most_edges(scope.most_nodes)
-            )));
-        }
-        let node = |end: i64| match u64::try_from(place(&end)) {
-            Ok(place) if place < count => Ok(NEW_NODE + place),
-            Err(_) if !is_place && (end as u64) < scope.num_nodes => Ok(end as u64),
-            _ => Err(Refusal::wrong(match is_place {
-                true => format!("{EDGES}: {end}, expected an inline node below {count}"),
-                false => format!(
-                    "{EDGES}: {end}, expected a node below {} or an inline node from -1 to -{count}",
-                    scope.num_nodes
-                ),
-            })),
-        };
-        // The first row has the sources, the second one the targets.
-        let (sources, targets) = ends.split_at(ends.len() / 2);
-        let edges = sources.iter().zip(targets);
-        let edges = edges.map(|(&source, &target)| Ok((node(source)?, node(target)?)));
-        let edges: Vec<(NodeId, NodeId)> = edges.collect::<Result<_, Refusal>>()?;
+        let edges = edges_of(&ends, scope, count)?;
         memory.take(edges.len() * COUNTED_EDGE)?;
         let edges = directions.each_once(edges, scope.is_undirected)?;
         if let Some(&(source, target)) = edges.iter().find(|(a, b)| *a < NEW_NODE && *b < NEW_NODE)
@@ -292,6 +252,65 @@ fn whole_numbers(input: &Input<'_>, rows: i64, memory: &mut Memory) -> Result<Ve
         "{name}: shape {} for {count} values, expected {expected}",
         cut(&format!("{:?}", input.shape))
     )))
+}
+
+/// The place of an inline node among them, from what a request writes; below 0 for a node of the graph.
+fn place(scope: &Scope<'_>, end: i64) -> i64 {
+    if scope.subject == Subject::Graphs { end } else { -1 - end }
+}
+
+/// The feature row of each inline node; empty rows where the model reads none, of which there are as
+/// many as `graph_of` has, or else as the request names.
+fn rows_of(
+    features: Option<&Input<'_>>,
+    scope: &Scope<'_>,
+    graph_of: Option<&[i64]>,
+    named: u64,
+    memory: &mut Memory,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    match (features, scope.features) {
+        (Some(input), Some(_)) => feature_rows(input, scope, memory),
+        (None, Some(_)) => {
+            Err(Refusal::wrong(format!("{FEATURES}: expected a row for each inline node")))
+        }
+        (Some(_), None) => Err(Refusal::wrong(format!("{FEATURES}: this model reads no features"))),
+        // Edges do not show nodes without any.
+        (None, None) if scope.subject == Subject::Graphs && graph_of.is_none() => {
+            Err(Refusal::wrong(format!(
+                "{GRAPHS}: expected the graph of each inline node, as the model reads no {FEATURES}"
+            )))
+        }
+        (None, None) => {
+            let count = graph_of.map_or(named, |graph_of| graph_of.len() as u64);
+            // One more than allowed is refused by the caller.
+            Ok(vec![Vec::new(); count.min(scope.most_nodes + 1) as usize])
+        }
+    }
+}
+
+/// Source and target of each edge, where there are `count` inline nodes. `ends` has all sources, then
+/// all targets.
+fn edges_of(ends: &[i64], scope: &Scope<'_>, count: u64) -> Result<Vec<(NodeId, NodeId)>, Refusal> {
+    let (sources, targets) = ends.split_at(ends.len() / 2);
+    let most = most_edges(scope.most_nodes);
+    if sources.len() as u64 > most {
+        let text = format!("{EDGES}: {} edges, expected {most} at most", sources.len());
+        return Err(Refusal::wrong(text));
+    }
+    let is_place = scope.subject == Subject::Graphs;
+    let node = |end: i64| match u64::try_from(place(scope, end)) {
+        Ok(place) if place < count => Ok(NEW_NODE + place),
+        Err(_) if !is_place && (end as u64) < scope.num_nodes => Ok(end as u64),
+        _ => Err(Refusal::wrong(match is_place {
+            true => format!("{EDGES}: {end}, expected an inline node below {count}"),
+            false => format!(
+                "{EDGES}: {end}, expected a node below {} or an inline node from -1 to -{count}",
+                scope.num_nodes
+            ),
+        })),
+    };
+    let edges = sources.iter().zip(targets);
+    edges.map(|(&source, &target)| Ok((node(source)?, node(target)?))).collect()
 }
 
 /// Feature rows in the dtype of the array.

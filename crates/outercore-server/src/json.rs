@@ -5,15 +5,15 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Number;
 use serde_json::value::RawValue;
 
+use crate::element::Element;
 use crate::refusal::Refusal;
 
 /// Deepest lists and objects.
 const MOST_DEPTH: usize = 32;
 
-/// Most characters of a number or a string.
+/// Most bytes of a number or a string.
 const MOST_CHARACTERS: usize = 1024;
 
 /// What some clients write in place of what they leave out.
@@ -36,32 +36,59 @@ pub fn cut(text: &str) -> String {
 /// # Errors
 /// One of them is too large.
 pub fn check_sizes(text: &[u8]) -> Result<(), Refusal> {
-    let (mut depth, mut length) = (0, 0);
-    let (mut is_string, mut is_escaped) = (false, false);
-    for &byte in text {
-        length += 1;
-        if is_string {
-            is_string = is_escaped || byte != b'"';
-            is_escaped = !is_escaped && byte == b'\\';
-        } else {
-            match byte {
-                b'"' => (is_string, length) = (true, 0),
-                b'[' | b'{' => (depth, length) = (depth + 1, 0),
-                b']' | b'}' => (depth, length) = (usize::saturating_sub(depth, 1), 0),
-                b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' => length = 0,
-                _ => {}
+    let (mut depth, mut rest) = (0usize, text);
+    loop {
+        // Most bytes are of numbers: they are passed over without a look at what they are.
+        let end = rest.iter().position(|&byte| ENDS_A_NUMBER[usize::from(byte)]);
+        check_length(end.unwrap_or(rest.len()))?;
+        let Some(end) = end else { return Ok(()) };
+        let (byte, behind) = (rest[end], &rest[end + 1..]);
+        rest = behind;
+        match byte {
+            b'"' => {
+                let length = string_length(rest);
+                check_length(length)?;
+                rest = rest.get(length + 1..).unwrap_or_default();
             }
-        }
-        if length > MOST_CHARACTERS {
-            let text = format!("a string or number has more than {MOST_CHARACTERS} characters");
-            return Err(Refusal::wrong(text));
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
         }
         if depth > MOST_DEPTH {
             let text = format!("lists and objects lie deeper than {MOST_DEPTH} in each other");
             return Err(Refusal::wrong(text));
         }
     }
-    Ok(())
+}
+
+/// By byte, whether it stands between numbers, or begins a string, a list or an object.
+const ENDS_A_NUMBER: [bool; 256] = {
+    let (mut table, mut at) = ([false; 256], 0);
+    let ends = b"\"[]{},: \t\r\n";
+    while at < ends.len() {
+        table[ends[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+fn check_length(length: usize) -> Result<(), Refusal> {
+    if length <= MOST_CHARACTERS {
+        return Ok(());
+    }
+    let text = format!("a string or number has more than {MOST_CHARACTERS} bytes");
+    Err(Refusal::wrong(text))
+}
+
+/// Bytes before the quotation mark that ends a string; all where there is none.
+fn string_length(text: &[u8]) -> usize {
+    let mut is_escaped = false;
+    let end = text.iter().position(|&byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = !is_escaped && byte == b'\\';
+        is_end
+    });
+    end.unwrap_or(text.len())
 }
 
 /// A list of few items, for `deserialize_with`; none for `null`, which some clients write in place of
@@ -235,105 +262,6 @@ fn outcome(
         (Ok(()), _) => Ok(()),
         (Err(_), Some(refused)) => Err(refused),
         (Err(error), None) => Err(Refusal::wrong(format!("{what}: {error}"))),
-    }
-}
-
-/// A number, or what a client wrote in its place.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Element<'a> {
-    /// `null`.
-    Null,
-    /// A truth value.
-    Bool(bool),
-    /// A whole number.
-    Whole(i64),
-    /// A larger one.
-    Large(u64),
-    /// A number with a point or an exponent.
-    Real(f64),
-    /// A string.
-    Text(&'a str),
-}
-
-impl Element<'_> {
-    /// A whole number.
-    pub fn as_i64(self) -> Option<i64> {
-        match self {
-            Self::Whole(value) => Some(value),
-            _ => None,
-        }
-    }
-
-    /// A whole number from 0.
-    pub fn as_u64(self) -> Option<u64> {
-        match self {
-            Self::Whole(value) => value.try_into().ok(),
-            Self::Large(value) => Some(value),
-            _ => None,
-        }
-    }
-
-    /// Any number.
-    pub fn as_f64(self) -> Option<f64> {
-        match self {
-            Self::Whole(value) => Some(value as f64),
-            Self::Large(value) => Some(value as f64),
-            Self::Real(value) => Some(value),
-            _ => None,
-        }
-    }
-}
-
-macro_rules! whole {
-    ($($type:ty)+) => {
-        $(impl From<$type> for Element<'_> {
-            fn from(value: $type) -> Self {
-                Self::Whole(value.into())
-            }
-        })+
-    };
-}
-
-whole!(i8 i16 i32 i64 u8 u16 u32);
-
-impl From<u64> for Element<'_> {
-    fn from(value: u64) -> Self {
-        value.try_into().map_or(Self::Large(value), Self::Whole)
-    }
-}
-
-impl From<f32> for Element<'_> {
-    fn from(value: f32) -> Self {
-        Self::Real(value.into())
-    }
-}
-
-impl From<f64> for Element<'_> {
-    fn from(value: f64) -> Self {
-        Self::Real(value)
-    }
-}
-
-impl From<bool> for Element<'_> {
-    fn from(value: bool) -> Self {
-        Self::Bool(value)
-    }
-}
-
-/// As JSON.
-impl fmt::Display for Element<'_> {
-    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => text.write_str("null"),
-            Self::Bool(value) => value.fmt(text),
-            Self::Whole(value) => value.fmt(text),
-            Self::Large(value) => value.fmt(text),
-            Self::Real(value) => match Number::from_f64(*value) {
-                Some(number) => number.fmt(text),
-                None => value.fmt(text),
-            },
-            Self::Text(value) => write!(text, "\"{value}\""),
-        }
     }
 }
 

@@ -21,6 +21,7 @@ mod comparison;
 mod compute;
 mod config;
 mod directions;
+mod element;
 mod gauges;
 mod graph;
 mod graph_http;

@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use crate::json::{Element, cut};
+use crate::element::Element;
+use crate::json::cut;
 use crate::messages::InferTensorContents;
 use crate::refusal::Refusal;
 

@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::body::Memory;
-use crate::json::{self, Element, check_sizes, cut, each_item, each_member};
+use crate::element::encode;
+use crate::json::{self, check_sizes, cut, each_item, each_member};
 use crate::refusal::Refusal;
 
 /// Most updates of a request.
@@ -444,56 +445,6 @@ fn missing(manifest: &Manifest, key: &str, shape: ArrayShape) -> Option<Vec<u8>>
         _ => return None,
     };
     Some(element.repeat(shape.columns as usize))
-}
-
-/// Appends a number as `dtype` stores it.
-///
-/// # Errors
-/// `Invalid`: a value that is no number of that type.
-pub fn encode(value: Element<'_>, dtype: DType, row: &mut Vec<u8>) -> outercore_core::Result<()> {
-    let does_not_fit =
-        || Error::invalid(format!("{} is no value of type {dtype}", cut(&value.to_string())));
-    macro_rules! whole {
-        ($type:ty) => {{
-            let number = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
-            let number = number.and_then(|number| <$type>::try_from(number).ok());
-            row.extend(number.ok_or_else(does_not_fit)?.to_le_bytes());
-        }};
-    }
-    let real = || value.as_f64().ok_or_else(does_not_fit);
-    // Rounded to the nearest is what a decimal number means; infinite is not.
-    let finite = |narrow: f64, bits: Vec<u8>| match narrow.is_finite() {
-        true => Ok(bits),
-        false => Err(does_not_fit()),
-    };
-    match dtype {
-        DType::F64 => row.extend(real()?.to_le_bytes()),
-        DType::F32 => {
-            let narrow = real()? as f32;
-            row.extend(finite(narrow.into(), narrow.to_le_bytes().to_vec())?);
-        }
-        DType::F16 => {
-            let narrow = half::f16::from_f64(real()?);
-            row.extend(finite(narrow.into(), narrow.to_le_bytes().to_vec())?);
-        }
-        DType::BF16 => {
-            let narrow = half::bf16::from_f64(real()?);
-            row.extend(finite(narrow.into(), narrow.to_le_bytes().to_vec())?);
-        }
-        DType::I8 => whole!(i8),
-        DType::I16 => whole!(i16),
-        DType::I32 => whole!(i32),
-        DType::I64 => whole!(i64),
-        DType::U8 => whole!(u8),
-        DType::U16 => whole!(u16),
-        DType::U32 => whole!(u32),
-        DType::U64 => whole!(u64),
-        DType::Bool => match value {
-            Element::Bool(value) => row.push(u8::from(value)),
-            _ => return Err(does_not_fit()),
-        },
-    }
-    Ok(())
 }
 
 #[cfg(test)]

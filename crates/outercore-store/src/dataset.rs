@@ -1,20 +1,18 @@
 //! An opened data set: its manifest, and its arrays as files.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
 use outercore_format::keys::{self, Group};
-use outercore_format::{
-    ArrayEntry, Checksum, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Schema,
-};
+use outercore_format::{ArrayEntry, Checksum, DType, Manifest, Schema};
 
-use crate::generations::{self, MAX_MANIFEST, Pin, Pinned};
+use crate::generations::{self, Pin, Pinned};
 use crate::linked::LinkedDirectory;
-use crate::npy::{check_len, grouped};
+use crate::manifest_file::{parse, pin_manifest, read_manifest_bytes};
+use crate::npy::grouped;
+
+pub use crate::array_file::{ArrayFile, ArrayRef};
 
 /// A data set whose manifest has been parsed and whose files have the lengths it asks for.
 ///
@@ -44,140 +42,6 @@ pub struct DataSet {
     _pin: Option<Pin>,
     /// Of a private copy: its directory.
     linked: Option<Arc<LinkedDirectory>>,
-}
-
-/// An array of a data set: where its bytes are and what they mean.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArrayRef {
-    /// Its key in the manifest.
-    pub key: String,
-    /// Its file.
-    pub path: PathBuf,
-    /// Type of the elements.
-    pub dtype: DType,
-    /// Extent of each dimension, rows first; at least one.
-    pub shape: Vec<u64>,
-    /// Offset of the first data byte; a multiple of 4096 only inside the data set.
-    pub data_offset: u64,
-    /// Checksum of the data bytes, as the manifest has it.
-    pub checksum: String,
-}
-
-impl ArrayRef {
-    pub(crate) fn new(root: &Path, key: &str, entry: &ArrayEntry) -> Self {
-        Self {
-            key: key.to_owned(),
-            // Joining an absolute path, that of an external file, gives that path.
-            path: root.join(&entry.file),
-            dtype: entry.dtype,
-            shape: entry.shape.clone(),
-            data_offset: entry.data_offset,
-            checksum: entry.checksum.clone(),
-        }
-    }
-
-    /// A name for the content of the file: equal names, equal bytes, on any machine.
-    ///
-    /// # Example
-    /// `xxh3:5f1c…/float32/1000x128/4096`
-    pub fn content_name(&self) -> String {
-        let shape: Vec<String> = self.shape.iter().map(u64::to_string).collect();
-        format!("{}/{}/{}/{}", self.checksum, self.dtype, shape.join("x"), self.data_offset)
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> u64 {
-        self.shape[0]
-    }
-
-    /// Elements of a row.
-    pub fn row_elements(&self) -> u64 {
-        self.shape[1..].iter().product()
-    }
-
-    /// Bytes of a row.
-    pub fn row_bytes(&self) -> u64 {
-        self.row_elements() * self.dtype.size() as u64
-    }
-
-    /// Bytes of the data.
-    pub fn data_len(&self) -> u64 {
-        self.rows() * self.row_bytes()
-    }
-
-    /// Compares the checksum of all bytes of the array with the manifest's.
-    ///
-    /// # Errors
-    /// `Corrupt`, naming the array.
-    pub fn require(&self, found: &Checksum) -> Result<()> {
-        let found = found.finish();
-        if found == self.checksum {
-            return Ok(());
-        }
-        let error = Error::corrupt(format!(
-            "array `{}`: checksum {found}, expected {}: damaged on disk; nothing was changed",
-            self.key, self.checksum
-        ));
-        // What is made of other arrays is made again by a command that the caller names.
-        Err(match keys::is_derived(&self.key) {
-            true => error,
-            false => {
-                error.hint("run `outercore check DATASET`, then copy or import the array again")
-            }
-        })
-    }
-
-    /// Compares the file's length with the shape.
-    pub(crate) fn check_len(&self, external: bool) -> Result<()> {
-        let meta = std::fs::metadata(&self.path).map_err(|error| {
-            let error = Error::from(error).context(format!("file `{}`", self.path.display()));
-            match (error.kind(), external) {
-                (ErrorKind::NotFound, true) => error.hint(
-                    "it was registered in place and has moved; put it back or import it again",
-                ),
-                (ErrorKind::NotFound, false) => error.hint("copy the data set again, whole"),
-                _ => error,
-            }
-        })?;
-        if !meta.is_file() {
-            return Err(Error::corrupt(format!("`{}` is not a file", self.path.display())));
-        }
-        check_len(meta.len(), self.dtype, &self.shape, self.data_offset)
-    }
-}
-
-/// An array and its open file, read in parts by blocking calls.
-#[derive(Debug)]
-pub struct ArrayFile {
-    array: ArrayRef,
-    file: File,
-}
-
-impl ArrayFile {
-    /// Opens the file of `array`.
-    ///
-    /// # Errors
-    /// `NotFound`: the file has gone. `Io`.
-    pub fn open(array: ArrayRef) -> Result<Self> {
-        let file = File::open(&array.path).with_context(|| format!("array `{}`", array.key))?;
-        Ok(Self { array, file })
-    }
-
-    /// The array.
-    pub fn array(&self) -> &ArrayRef {
-        &self.array
-    }
-
-    /// Fills `bytes` with elements from number `first` on, in row-major order.
-    ///
-    /// # Errors
-    /// A failed read, or `Corrupt` for a short one, with the byte where it began.
-    pub fn read(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
-        let offset = self.array.data_offset + first * self.array.dtype.size() as u64;
-        self.file
-            .read_exact_at(bytes, offset)
-            .with_context(|| format!("array `{}` at byte {offset}", self.array.key))
-    }
 }
 
 impl DataSet {
@@ -527,69 +391,6 @@ impl DataSet {
         );
         if there.is_empty() { error } else { error.hint(format!("it has {}", there.join(", "))) }
     }
-}
-
-fn parse(root: &Path, manifest: &[u8]) -> Result<Manifest> {
-    Manifest::from_json(manifest)
-        .with_context(|| format!("`{MANIFEST_FILE}`"))
-        .with_context(|| format!("data set `{}`", root.display()))
-}
-
-/// The bytes of `graph.json`.
-pub(crate) fn read_manifest_bytes(root: &Path) -> Result<Vec<u8>> {
-    pin_manifest(root).map(|pinned| pinned.bytes)
-}
-
-/// The bytes of `graph.json`, and the hold on what it names.
-fn pin_manifest(root: &Path) -> Result<Pinned> {
-    let pinned = match generations::pin(&root.join(MANIFEST_FILE)) {
-        Ok(pinned) => pinned,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(no_manifest(root));
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-            return Err(not_imported(root));
-        }
-        Err(error) => return Err(Error::from(error).context(format!("`{MANIFEST_FILE}`"))),
-    };
-    if pinned.bytes.len() as u64 > MAX_MANIFEST {
-        return Err(Error::corrupt(format!(
-            "`{MANIFEST_FILE}` has more than {} bytes",
-            grouped(MAX_MANIFEST)
-        )));
-    }
-    Ok(pinned)
-}
-
-fn no_manifest(root: &Path) -> Error {
-    if !root.exists() {
-        return Error::new(ErrorKind::NotFound, "no such directory")
-            .hint("make one with `outercore import` or `outercore generate`");
-    }
-    if root.join(IMPORT_DIRECTORY).exists() {
-        return Error::new(ErrorKind::NotFound, "import was interrupted")
-            .hint("run the same command again to resume");
-    }
-    Error::new(ErrorKind::NotFound, format!("no `{MANIFEST_FILE}` in it, so it is no data set"))
-        .hint("make one with `outercore import` or `outercore generate`")
-}
-
-/// The error for a file, which is not imported yet.
-fn not_imported(root: &Path) -> Error {
-    let mut start = Vec::new();
-    let read = File::open(root).and_then(|file| file.take(4096).read_to_end(&mut start));
-    let what = if read.is_ok() && !start.contains(&0) { "a text file" } else { "a file" };
-    let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy();
-    let stem = name.trim_start_matches('.').split('.').next().filter(|stem| !stem.is_empty());
-    let mut out = stem.unwrap_or("graph").to_owned();
-    while Path::new(&out).exists() {
-        out.push_str("-graph");
-    }
-    Error::invalid(format!("it is {what}, expected the directory of a data set")).hint(format!(
-        "import it first: `outercore import {} --out {}`",
-        shell_path(root),
-        shell_word(&out)
-    ))
 }
 
 fn full_key(key: &str) -> String {

@@ -11,10 +11,11 @@ use outercore_io::{Disk, FileLock};
 
 use crate::changes::{self, Changes};
 use crate::claims::{claimed, numbered, recover};
-use crate::dataset::{ArrayRef, DataSet, read_manifest_bytes};
+use crate::dataset::{ArrayRef, DataSet};
 use crate::files::inside;
 use crate::generations;
 use crate::hold::{held, lock};
+use crate::manifest_file::read_manifest_bytes;
 
 /// Makes `manifest` the truth about the data set in `root`.
 ///

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addition;
+mod array_file;
 pub mod arrays;
 mod changes;
 pub mod check;
@@ -20,6 +21,7 @@ mod hold;
 mod ids;
 pub mod import;
 mod linked;
+mod manifest_file;
 pub mod npy;
 mod offsets;
 pub mod paged;

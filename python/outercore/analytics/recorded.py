@@ -28,7 +28,8 @@ from outercore.analytics.request import (
 from outercore.analytics.running import ALGORITHMS, Run, algorithm_called, compute
 from outercore.config.options import fields
 from outercore.errors import DeviceError, InterruptError, InvalidError
-from outercore.graph import NODE, Graph
+from outercore.graph import Graph
+from outercore.graph_arrays import NODE
 from outercore.node_numbers import NodeNumbers
 from outercore.outputs import VALUES, check_directory, check_output, write_node_values
 from outercore.runs import record as records

@@ -17,7 +17,8 @@ from outercore.config.common import Backend
 from outercore.config.fields import typed, within
 from outercore.errors import InvalidError
 from outercore.far import Far
-from outercore.graph import NODE, EdgeType, Graph
+from outercore.graph import EdgeType, Graph
+from outercore.graph_arrays import NODE
 from outercore.likeness import hint_like
 from outercore.node_numbers import NodeNumbers, by_name, node_names
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from outercore.cli import console, options
 from outercore.config.sizes import format_size
 from outercore.embedding.data.parts import has_triples
-from outercore.graph import Graph, StoredGraph, edge_type_key
+from outercore.graph import Graph, edge_type_key
 from outercore.many_graphs import ManyGraphs, has_graphs
+from outercore.stored_graph import StoredGraph
 from outercore.triples import PARTS
 
 if TYPE_CHECKING:

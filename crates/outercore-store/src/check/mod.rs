@@ -11,7 +11,8 @@ use std::path::Path;
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::{ArrayEntry, Checksum, MANIFEST_FILE, Manifest, keys};
 
-use crate::dataset::{ArrayRef, read_manifest_bytes};
+use crate::dataset::ArrayRef;
+use crate::manifest_file::read_manifest_bytes;
 use crate::npy::{ArrayReader, OnBytes, read_header};
 use topology::Csc;
 use values::Values;
