@@ -219,6 +219,7 @@ impl GrpcInferenceService for Grpc {
     ) -> Result<Response<ModelInferResponse>, Status> {
         let began = Instant::now();
         let patience = timeout_of(request.metadata());
+        let client = request.extensions().get().copied().unwrap_or_default();
         let message = request.into_inner();
         self.require(&message.model_name, &message.model_version)?;
         let question = {
@@ -227,7 +228,7 @@ impl GrpcInferenceService for Grpc {
             (self.shared.question(&request, &mut memory)?, memory)
         };
         let version = Some(message.model_version).filter(|version| !version.is_empty());
-        let answer = self.shared.infer(question, version.as_deref(), began).await?;
+        let answer = self.shared.infer(client, question, version.as_deref(), began).await?;
         Ok(Response::new(answer_of(&answer)?))
     }
 

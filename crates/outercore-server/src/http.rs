@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde_json::{Value, json};
 
 use crate::api_types::{
@@ -21,6 +21,7 @@ use crate::body::Memory;
 use crate::metrics::{self as measured};
 use crate::refusal::Refusal;
 use crate::shared::Shared;
+use crate::turns::Client;
 use crate::{binary, repository};
 
 /// A model, and a version of it where the path names one.
@@ -156,6 +157,7 @@ pub async fn model_ready(
 )]
 pub async fn infer(
     State(shared): State<Arc<Shared>>,
+    Extension(client): Extension<Client>,
     path: Result<Path<Named>, PathRejection>,
     headers: HeaderMap,
     body: Body,
@@ -169,7 +171,7 @@ pub async fn infer(
         Ok((asked.question(&request, memory)?, wanted))
     };
     let ((question, wanted), memory) = shared.bodies.decode(body, decode).await?;
-    let answer = shared.infer((question, memory), version.as_deref(), began).await?;
+    let answer = shared.infer(client, (question, memory), version.as_deref(), began).await?;
     binary::respond(answer, &wanted)
 }
 

@@ -41,6 +41,7 @@ mod patient;
 mod predictor;
 mod protocol;
 mod question;
+mod queue;
 mod refusal;
 mod repository;
 mod routes;
@@ -52,6 +53,7 @@ mod site;
 mod states;
 mod tensors;
 mod tls;
+mod turns;
 mod updates;
 
 pub use config::ServerConfig;

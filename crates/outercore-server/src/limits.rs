@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,10 +16,12 @@ use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower::ServiceExt as _;
 
 use crate::gauges::Level;
 use crate::patient::Patient;
 use crate::tls::{Protocol, Tls};
+use crate::turns::Client;
 
 /// Most connections, where the process may open that many files twice.
 const MOST_CONNECTIONS: usize = 4096;
@@ -108,17 +113,17 @@ impl Connections {
             };
             // An answer is written at once; without it a client of many small ones waits.
             let _ = stream.set_nodelay(true);
-            let (service, ended) = (TowerToHyperService::new(routes.clone()), graceful.watcher());
+            let (routes, ended) = (routes.clone(), graceful.watcher());
             let (limits, tls) = (self.limits, tls.clone());
             tokio::spawn(async move {
                 let _place = place;
                 match tls {
-                    None => answer(stream, service, (protocol, limits), ended).await,
+                    None => answer(stream, routes, (protocol, limits), ended).await,
                     Some(tls) => {
                         // A client without TLS, or one that takes too long, is let go.
                         let shaken = tokio::time::timeout(limits.headers, tls.accept(stream));
                         if let Ok(Ok(stream)) = shaken.await {
-                            answer(stream, service, (protocol, limits), ended).await;
+                            answer(stream, routes, (protocol, limits), ended).await;
                         }
                     }
                 }
@@ -144,10 +149,16 @@ impl Connections {
 /// Answers the requests of a connection until it ends; by an error, its requests are counted as gone.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    service: TowerToHyperService<Router>,
+    routes: Router,
     (protocol, limits): (Protocol, Limits),
     ended: Watcher,
 ) {
+    let client = Client::next();
+    let service = TowerToHyperService::new(routes.map_request(move |request: Request<_>| {
+        let (mut head, body) = request.into_parts();
+        head.extensions.insert(client);
+        Request::from_parts(head, Body::new::<Incoming>(body))
+    }));
     match protocol {
         Protocol::Http1 => {
             let io = TokioIo::new(Patient::new(stream, limits.stalled, None));

@@ -7,94 +7,21 @@ use std::time::Instant;
 
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_pipeline::Ask;
-use tokio::sync::{mpsc, oneshot};
 
 use crate::arrays::{OpenArrays, Opened};
 use crate::asked::Asked;
-use crate::body::Memory;
 use crate::compute::{Frontier, Prediction, predict};
 use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
 use crate::output::Output;
 use crate::question::Question;
+use crate::queue::{Job, Order, Orders, Queue, queue};
 use crate::refusal::Refusal;
 use crate::served::{Served, Versioned};
 use crate::states::States;
 
 /// Errors that are kept for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
-
-/// What the thread is asked for.
-enum Order {
-    /// An answer.
-    Answer(Box<Job>),
-    /// Newer weights from then on; `done` hears when they answer.
-    Exchange { newer: Versioned, done: oneshot::Sender<()> },
-}
-
-/// A question on its way through the queue.
-struct Job {
-    question: Question,
-    /// What the question takes: its client may have left, or been refused, before it is dropped.
-    _memory: Memory,
-    asked: Instant,
-    until: Instant,
-    reply: oneshot::Sender<Result<Prediction, Refusal>>,
-}
-
-/// Where questions are handed in.
-#[derive(Clone)]
-pub struct Queue {
-    orders: mpsc::Sender<Order>,
-}
-
-impl Queue {
-    /// Waits for the answer; the question takes `memory`.
-    ///
-    /// # Errors
-    /// At once where as many questions wait as may; after `until`; those of the answer.
-    pub async fn ask(
-        &self,
-        question: Question,
-        memory: Memory,
-        until: Instant,
-    ) -> Result<Prediction, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        let asked = Instant::now();
-        let job = Job { question, _memory: memory, asked, until, reply };
-        self.orders.try_send(Order::Answer(Box::new(job))).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Refusal::overloaded(),
-            mpsc::error::TrySendError::Closed(_) => Refusal::stopping(),
-        })?;
-        match tokio::time::timeout_at(until.into(), answer).await {
-            Ok(Ok(answer)) => answer,
-            // The thread let go of the question: it panicked.
-            Ok(Err(_)) => Err(Refusal::failed()),
-            Err(_) => Err(Refusal::late()),
-        }
-    }
-
-    /// Waits until a newer model answers; what was asked before is answered by the older one.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub async fn exchange(&self, newer: Versioned) -> Result<(), Refusal> {
-        let (done, is_done) = oneshot::channel();
-        let order = Order::Exchange { newer, done };
-        self.orders.send(order).await.map_err(|_| Refusal::stopping())?;
-        is_done.await.map_err(|_| Refusal::failed())
-    }
-
-    /// Questions that wait.
-    pub fn waiting(&self) -> usize {
-        self.orders.max_capacity() - self.orders.capacity()
-    }
-
-    /// Whether nobody takes questions any more.
-    pub fn is_closed(&self) -> bool {
-        self.orders.is_closed()
-    }
-}
 
 /// What went wrong, for the operator; the newest errors, some at most.
 #[derive(Clone, Default)]
@@ -130,9 +57,9 @@ impl Predictor {
         graph: Arc<Graph>,
         opened: Opened,
         (served, now): (Arc<Served>, Versioned),
-        (queue, metrics): (usize, &Arc<Metrics>),
+        (most, metrics): (usize, &Arc<Metrics>),
     ) -> Result<(Self, Queue)> {
-        let (orders, waiting) = mpsc::channel(queue);
+        let (queue, orders) = queue(most);
         let failures = Failures::default();
         let (requests, states) = opened.into_parts();
         let metrics = Arc::clone(metrics);
@@ -140,8 +67,8 @@ impl Predictor {
         let work = Work { graph, requests, served, now, states, failures: failed, metrics };
         let thread = std::thread::Builder::new()
             .name("outercore-predict".into())
-            .spawn(move || work.run(waiting))?;
-        Ok((Self { thread, failures }, Queue { orders }))
+            .spawn(move || work.run(&orders))?;
+        Ok((Self { thread, failures }, queue))
     }
 
     /// Whether the thread has ended.
@@ -175,15 +102,15 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, mut waiting: mpsc::Receiver<Order>) {
-        while let Some(first) = waiting.blocking_recv() {
+    fn run(mut self, orders: &Orders) {
+        while let Some(first) = orders.wait() {
             let most = self.requests.window() as usize;
             // Windows grow under load; without load no request waits for one.
             let (mut nodes, mut window, mut next) = (0, Vec::new(), Some(first));
             while let Some(Order::Answer(job)) = next {
                 nodes += job.question.nodes.len();
                 window.push(*job);
-                next = if nodes < most { waiting.try_recv().ok() } else { None };
+                next = if nodes < most { orders.next() } else { None };
             }
             if !window.is_empty() {
                 self.answer(window);
@@ -354,75 +281,4 @@ impl Work {
 fn refuse(failures: &Failures, error: &Error) -> Refusal {
     failures.note(error);
     Refusal::of(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::body::Bodies;
-
-    #[test]
-    fn a_question_keeps_its_memory_until_it_is_dropped() {
-        let (orders, mut waiting) = mpsc::channel(1);
-        let queue = Queue { orders };
-        let bodies = Bodies::new(Duration::from_secs(60), 1);
-        let take_most = || {
-            let mut memory = bodies.memory();
-            memory.take(15 << 20).map(|()| memory)
-        };
-        let asked = queue.ask(Question::default(), take_most().unwrap(), Instant::now());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        assert_eq!(runtime.block_on(asked).unwrap_err(), Refusal::late());
-        assert_eq!(take_most().err(), Some(Refusal::overloaded()));
-        drop(waiting.try_recv());
-        assert!(take_most().is_ok());
-    }
-
-    #[test]
-    fn a_full_queue_refuses_at_once_and_an_unanswered_question_is_late() {
-        let (orders, waiting) = mpsc::channel(1);
-        let queue = Queue { orders };
-        let question = Question { nodes: vec![0], ..Question::default() };
-        let ask = || {
-            let until = Instant::now() + Duration::from_millis(5);
-            queue.ask(question.clone(), Memory::unlimited(), until)
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async {
-            assert_eq!(ask().await.unwrap_err(), Refusal::late());
-            assert_eq!(ask().await.unwrap_err(), Refusal::overloaded());
-            assert!(!queue.is_closed());
-            drop(waiting);
-            assert_eq!(ask().await.unwrap_err(), Refusal::stopping());
-            assert!(queue.is_closed());
-        });
-    }
-
-    #[test]
-    fn a_question_whose_thread_is_gone_failed() {
-        let (orders, mut waiting) = mpsc::channel(1);
-        let queue = Queue { orders };
-        let question = Question { nodes: vec![0], ..Question::default() };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let asked =
-            queue.ask(question, Memory::unlimited(), Instant::now() + Duration::from_secs(60));
-        let answered = runtime.block_on(async {
-            let gone = async { drop(waiting.recv().await) };
-            futures_join(asked, gone).await
-        });
-        assert_eq!(answered.unwrap_err(), Refusal::failed());
-    }
-
-    async fn futures_join<A>(asked: impl Future<Output = A>, gone: impl Future<Output = ()>) -> A {
-        let mut asked = std::pin::pin!(asked);
-        let mut gone = std::pin::pin!(gone);
-        tokio::select! {
-            biased;
-            answer = &mut asked => return answer,
-            () = &mut gone => {}
-        }
-        asked.await
-    }
 }

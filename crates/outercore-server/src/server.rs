@@ -1,7 +1,7 @@
 //! A server from the opened data set to the last answer.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use outercore_infer::{Head, Model, Precision};
 use outercore_pipeline::{Degrees, Features, MemoryPlan, RequestConfig, Sharing};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::ArrayShape;
+use outercore_store::generations;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -76,6 +77,8 @@ pub struct Server {
     stop: Stop,
     predictor: Predictor,
     analyst: Option<Analyst>,
+    /// The data set, where it takes updates.
+    changing: Option<PathBuf>,
 }
 
 impl Server {
@@ -154,7 +157,8 @@ impl Server {
             }
         };
         let stop = Stop(stop);
-        Ok(Self { listening, is_encrypted, plan, loss, notice, stop, predictor, analyst })
+        let changing = config.updates.then(|| data_set.to_owned());
+        Ok(Self { listening, is_encrypted, plan, loss, notice, stop, predictor, analyst, changing })
     }
 
     /// Where it listens.
@@ -207,7 +211,13 @@ impl Server {
         self.analyst.map_or(Ok(()), Analyst::join)?;
         let connections = self.listening.connections.join();
         connections.map_err(|_| Error::internal("the listening thread panicked"))?;
-        self.predictor.join()
+        self.predictor.join()?;
+        if let Some(root) = &self.changing {
+            // Its own threads were the last readers of old arrays. What stays is unused, and the next
+            // writer tries again.
+            let _ = generations::tidy(root);
+        }
+        Ok(())
     }
 }
 

@@ -21,11 +21,13 @@ use crate::inline::{self, most_edges};
 use crate::limits::Limits;
 use crate::loss::Loss;
 use crate::metrics::{Metrics, Stage};
-use crate::predictor::{Failures, Queue};
+use crate::predictor::Failures;
 use crate::protocol::{self, InferRequest};
 use crate::question::Question;
+use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::served::Served;
+use crate::turns::Client;
 
 /// Longest body without its ids and numbers.
 const WITHOUT_IDS: u64 = 64 << 10;
@@ -244,13 +246,14 @@ impl Shared {
         Ok(question)
     }
 
-    /// Answers a question, which takes `memory`, of a request that `began` then.
+    /// Answers a question of `client`, which takes `memory`, of a request that `began` then.
     ///
     /// # Errors
     /// It is too late, or about a version that no longer answers; the server is busy, stopping or
     /// failed.
     pub async fn infer(
         &self,
+        client: Client,
         (mut question, memory): (Question, Memory),
         version: Option<&str>,
         began: Instant,
@@ -258,7 +261,7 @@ impl Shared {
         let limit = question.deadline_ms.map_or(self.deadline, Duration::from_millis);
         let until = began + limit.min(self.deadline);
         let (id, seed, wanted) = (question.id.take(), question.seed, question.outputs.clone());
-        let prediction = self.queue.ask(question, memory, until).await?;
+        let prediction = self.queue.ask(client, (question, memory), until).await?;
         self.metrics.stage(Stage::Total, began.elapsed());
         // A newer one may have come while it waited.
         version.map_or(Ok(()), |version| self.require_version(version, &prediction.version))?;
