@@ -263,8 +263,7 @@ impl Memory {
         Self { accounts: Arc::clone(accounts), held: Parts::default(), coming: None }
     }
 
-    /// Memory without a limit.
-    #[cfg(test)]
+    /// Memory without a limit, for tests.
     pub fn unlimited() -> Self {
         Self::new(&Accounts::new([usize::MAX / 2; 2]))
     }

@@ -280,7 +280,7 @@ fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
 ///
 /// # Errors
 /// Fewer or more tensors as bytes than inputs.
-fn request_of(
+pub fn request_of(
     message: &ModelInferRequest,
     patience: Option<Duration>,
 ) -> Result<InferRequest<'_>, Refusal> {

@@ -22,6 +22,8 @@ mod compute;
 mod config;
 mod directions;
 mod element;
+#[doc(hidden)]
+pub mod fuzz;
 mod gauges;
 mod graph;
 mod graph_http;
