@@ -137,7 +137,11 @@ class TableWriter:
         self._schema = schema
         self._parquet: Any = None
         if self._ending == ".parquet":
-            self._parquet = pq.ParquetWriter(file, schema, compression="zstd")
+            # Numbers repeat little, and a dictionary of them takes ten times the memory of the rows.
+            texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
+            self._parquet = pq.ParquetWriter(
+                file, schema, compression="zstd", use_dictionary=texts or False
+            )
             return
         self._separator = pa.scalar("," if self._ending == ".csv" else "\t", pa.large_string())
         file.write((str(self._separator).join(schema.names) + "\n").encode())
