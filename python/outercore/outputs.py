@@ -137,7 +137,7 @@ class TableWriter:
         self._schema = schema
         self._parquet: Any = None
         if self._ending == ".parquet":
-            # Numbers repeat little, and a dictionary of them takes ten times the memory of the rows.
+            # Numbers repeat little, and a dictionary of them takes ten times their memory.
             texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
             self._parquet = pq.ParquetWriter(
                 file, schema, compression="zstd", use_dictionary=texts or False

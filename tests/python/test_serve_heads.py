@@ -41,12 +41,14 @@ def learn(data: oc.Graph, out: Path, task: str, **parts: Any) -> Path:
 
 
 def infer(server: Server, name: str, ids: Any, **parameters: int) -> dict[str, Any]:
+    """An answer without the age of the graph, which differs from request to request."""
     shape = list(np.shape(ids))
     tensor = {"name": name, "datatype": "INT64", "shape": shape, "data": np.array(ids).tolist()}
     body = {"inputs": [tensor], "parameters": parameters}
     status, answer = ask(server, f"/v2/models/{server.name}/infer", body)
     assert status == 200, answer
     found: dict[str, Any] = answer
+    found["parameters"].pop("age_ms", None)
     return found
 
 

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 
 use crate::body::Memory;
 use crate::element::Element;
-use crate::json::{self, Parameters, cut, few};
+use crate::json::{self, Parameters, few};
 use crate::messages::InferTensorContents;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, cut};
 use crate::tensors;
 
 /// Ids of a request whose memory is taken at once, and what each of them takes until it is answered.

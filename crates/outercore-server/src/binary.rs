@@ -7,9 +7,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use crate::asked::Data;
-use crate::json::{check_sizes, cut};
+use crate::json::check_sizes;
 use crate::protocol::InferRequest;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, cut};
 use crate::tensors;
 
 /// Name of the extension.

@@ -4,8 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::json::cut;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, cut};
 use outercore_core::NodeId;
 use outercore_live::NEW_NODE;
 

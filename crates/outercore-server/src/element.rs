@@ -6,7 +6,7 @@ use outercore_core::{Error, Result};
 use outercore_format::DType;
 use serde_json::Number;
 
-use crate::json::cut;
+use crate::refusal::cut;
 
 /// A number, or what a client wrote in its place.
 #[derive(Clone, Copy, Debug, PartialEq)]

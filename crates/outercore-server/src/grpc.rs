@@ -15,7 +15,7 @@ use tonic::{Code, Request, Response, Status};
 use crate::access::Access;
 use crate::asked::{Data, Input};
 use crate::body::MOST_BODY;
-use crate::json::{Parameters, cut};
+use crate::json::Parameters;
 use crate::message_size::size_of_infer;
 use crate::messages::grpc_inference_service_server::{
     GrpcInferenceService, GrpcInferenceServiceServer,
@@ -27,7 +27,7 @@ use crate::messages::repository_index_response::ModelIndex;
 use crate::messages::*;
 use crate::metrics::{Counted, GRPC};
 use crate::protocol::{InferRequest, WantedOutput};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, cut};
 use crate::repository::{self, Indexed};
 use crate::shared::Shared;
 use crate::site::require_own_site;

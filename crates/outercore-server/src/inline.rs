@@ -21,8 +21,7 @@ use crate::asked::{Asked, Input, Scope, Subject};
 use crate::body::Memory;
 use crate::directions::{COUNTED_EDGE, Directions, EDGES};
 use crate::element::encode;
-use crate::json::cut;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, cut};
 
 /// Tensor of features: `[nodes, columns]`.
 pub const FEATURES: &str = "x";

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::element::Element;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, cut};
 
 /// Deepest lists and objects.
 const MOST_DEPTH: usize = 32;
@@ -21,14 +21,6 @@ pub const NULL: &str = "null";
 
 /// Most tensors, outputs, dimensions or parameters in a list of them.
 const MOST_ITEMS: usize = 64;
-
-/// Characters of what a client wrote that an answer repeats.
-const MOST_ECHOED: usize = 80;
-
-/// The beginning of what a client wrote.
-pub fn cut(text: &str) -> String {
-    text.chars().take(MOST_ECHOED).collect()
-}
 
 /// Checks the sizes for which a parser takes memory: of strings, of numbers, and how deep they lie.
 /// Whether it is JSON is not checked.

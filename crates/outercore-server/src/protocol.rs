@@ -12,10 +12,10 @@ use crate::body::Memory;
 use crate::compute::Prediction;
 use crate::directions::{Directions, EDGES};
 use crate::inline::{self, Inline};
-use crate::json::{NULL, Parameters, cut, few};
+use crate::json::{NULL, Parameters, few};
 use crate::output::Output;
 use crate::question::Question;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, cut};
 
 /// An inference request. Values of tensors stay where the client has written them until they are
 /// asked for.

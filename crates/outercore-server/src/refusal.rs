@@ -18,6 +18,9 @@ const RETRY_AFTER: &str = "1";
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 const PUSHBACK_MS: &str = "1000";
 
+/// Characters of what a client wrote that an answer repeats.
+const MOST_ECHOED: usize = 80;
+
 /// A status and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -25,6 +28,11 @@ pub struct Refusal {
     text: String,
     /// Whether what was asked for may have been done all the same.
     is_unknown: bool,
+}
+
+/// The beginning of what a client wrote.
+pub fn cut(text: &str) -> String {
+    text.chars().take(MOST_ECHOED).collect()
 }
 
 impl Refusal {

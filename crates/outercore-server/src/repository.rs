@@ -13,8 +13,8 @@ use utoipa::ToSchema;
 use crate::api_types::{
     AnyRefusal, BodyRefusal, LoadRefusal, Model, ModelRefusal, TypeRefusal, WorkRefusal,
 };
-use crate::json::{Parameters, check_sizes, cut};
-use crate::refusal::Refusal;
+use crate::json::{Parameters, check_sizes};
+use crate::refusal::{Refusal, cut};
 use crate::shared::Shared;
 
 /// What the protocol calls this.

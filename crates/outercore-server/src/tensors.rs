@@ -4,9 +4,8 @@
 use serde_json::Value;
 
 use crate::element::Element;
-use crate::json::cut;
 use crate::messages::InferTensorContents;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, cut};
 
 /// Calls `$each!` with the type of a datatype's elements; evaluates to `$other` for another one.
 macro_rules! by_datatype {

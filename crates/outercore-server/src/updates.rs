@@ -16,8 +16,8 @@ use utoipa::ToSchema;
 
 use crate::body::Memory;
 use crate::element::encode;
-use crate::json::{self, check_sizes, cut, each_item, each_member};
-use crate::refusal::Refusal;
+use crate::json::{self, check_sizes, each_item, each_member};
+use crate::refusal::{Refusal, cut};
 
 /// Most updates of a request.
 const MOST_UPDATES: usize = 1 << 16;
