@@ -322,6 +322,7 @@ impl State {
             "loops_added": edges.loops_added,
             "duplicates_dropped": edges.duplicates_dropped,
             "comment_lines": edges.comment_lines,
+            "repeated_headers": edges.repeated_headers,
         });
         let (nodes, rows) = (edges.num_nodes, edges.edge_rows);
         self.edge_rows = rows;

@@ -100,6 +100,7 @@ impl TextTable {
             to_json(&json!({
                 "rows": table.rows(),
                 "comments": table.comments(),
+                "repeated_headers": table.repeated_headers(),
                 "columns": columns,
             }))
         })

@@ -1,12 +1,13 @@
 //! How a text is written, found out from its first lines or said by the caller.
 
+mod lines;
 mod options;
 
 use std::path::Path;
 
 use outercore_core::{Bytes, Context, Error, Result};
 
-use crate::dialect::{Dialect, Format, Gaps, Position};
+use crate::dialect::{Dialect, Format, Gaps, Position, bare};
 use crate::fields::{Fields, without_quotes};
 use crate::header::{First, Seen, Verdict, judge};
 use crate::kind::Kind;
@@ -16,6 +17,8 @@ use crate::separator::{Fit, quotes};
 use crate::shown::shown;
 use crate::words::Names;
 use crate::{dimacs, market, ntriples};
+
+use lines::{ascends, empty_rows_above, is_spreadsheet_error, kinds, repeated};
 
 pub use options::{Convention, Purpose, TextOptions};
 
@@ -199,10 +202,11 @@ impl Detection<'_> {
             return Err(error.context(format!("line {}", line.end.lines)));
         }
         self.refuse_short_header(&data, &dialect)?;
-        let has_header = self.has_header(&data, &dialect)?;
+        let has_header = self.has_header(&data, &mut dialect)?;
         let first = data[0];
         if has_header {
             dialect.header = self.names(first, &dialect)?;
+            dialect.header_line = repeated(first, &dialect);
         }
         dialect.start = Position { entries: 0, ..if has_header { first.end } else { first.start } };
         if dialect.gaps != Gaps::Any && !has_header {
@@ -341,7 +345,7 @@ impl Detection<'_> {
         })
     }
 
-    fn has_header(&self, data: &[Line<'_>], dialect: &Dialect) -> Result<bool> {
+    fn has_header(&self, data: &[Line<'_>], dialect: &mut Dialect) -> Result<bool> {
         if let Some(header) = self.options.header {
             return Ok(header);
         }
@@ -372,7 +376,9 @@ impl Detection<'_> {
             })
             .collect();
         let mut seen = vec![Seen::default(); count];
-        for line in &data[1..] {
+        let others =
+            data[1..].iter().filter(|line| count == 1 || bare(line.text) != bare(data[0].text));
+        for line in others {
             if fields.cut(line.text, dialect).is_ok_and(|found| found == count) {
                 for (place, seen) in seen.iter_mut().enumerate() {
                     let quoted = fields.is_quoted(place);
@@ -383,8 +389,17 @@ impl Detection<'_> {
         let name = self.path.to_string_lossy().to_lowercase();
         let tabular = [".csv", ".tsv"].iter().any(|suffix| name.contains(suffix));
         let pandas = dialect.separator != Separator::Blanks && (count > 1 || tabular);
-        match judge(&first, &seen, data.len() - 1, self.purpose.words(), pandas) {
+        let ascends = self.purpose == Purpose::Edges && ascends(data, dialect);
+        match judge(&first, &seen, data.len() - 1, self.purpose.words(), pandas, ascends) {
             Verdict::Names => Ok(true),
+            Verdict::Sorted => {
+                dialect.remark = Some(format!(
+                    "line {} is read as data, as the lines go on in its order; `--header` if it \
+                     names the columns",
+                    data[0].end.lines
+                ));
+                Ok(false)
+            }
             Verdict::Data => match self.unlike_names(&first, &seen, &data[1..], dialect) {
                 Some(why) => Err(unclear_header(data[0], why)),
                 None => Ok(false),
@@ -442,42 +457,6 @@ impl Detection<'_> {
 fn unclear_header(line: Line<'_>, why: &str) -> Error {
     Error::invalid(format!("line {}: `{}` {why}", line.end.lines, shown(line.text)))
         .hint("say which: `--header` if it names the columns, `--no-header` if it is data")
-}
-
-/// Where blank lines directly above the `first` row begin, if they may be rows without values.
-fn empty_rows_above(first: Line<'_>, sample: &Sample, dialect: &Dialect) -> Option<Position> {
-    let mut start = None;
-    for line in sample.lines().take_while(|line| line.start.offset < first.start.offset) {
-        let has_tab = dialect.separator == Separator::Tab && line.text.contains(&b'\t');
-        if !line.text.trim_ascii().is_empty() {
-            start = None;
-        } else if has_tab || dialect.columns == 1 {
-            start.get_or_insert(line.start);
-        }
-    }
-    start
-}
-
-/// Whether a line starts with what spreadsheets show for a cell without a value.
-fn is_spreadsheet_error(line: &[u8]) -> bool {
-    const ERRORS: [&[u8]; 7] =
-        [b"#N/A", b"#NULL!", b"#DIV/0!", b"#VALUE!", b"#REF!", b"#NAME?", b"#NUM!"];
-    let line = line.trim_ascii_start();
-    ERRORS.iter().any(|error| line.starts_with(error))
-}
-
-/// What each column of the sample holds.
-fn kinds(data: &[Line<'_>], dialect: &Dialect) -> Vec<Kind> {
-    let mut kinds = vec![Kind::Empty; dialect.columns];
-    let mut fields = Fields::default();
-    for line in data {
-        if fields.cut(line.text, dialect).is_ok_and(|count| count == dialect.columns) {
-            for (place, kind) in kinds.iter_mut().enumerate() {
-                *kind = kind.with(Kind::of(without_quotes(fields.get(line.text, place))));
-            }
-        }
-    }
-    kinds
 }
 
 #[cfg(test)]

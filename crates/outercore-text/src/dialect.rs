@@ -61,6 +61,9 @@ pub struct Dialect {
     pub comments: Vec<String>,
     /// Names of the columns where a header gives them.
     pub header: Option<Vec<String>>,
+    /// The line of the header, where a line with the same text further down is a header, too.
+    #[serde(default)]
+    pub header_line: Option<String>,
     /// Fields of each line.
     pub columns: usize,
     /// Id of the first node: 0, or 1.
@@ -74,6 +77,9 @@ pub struct Dialect {
     pub gaps: Gaps,
     /// What the sample holds in each column.
     pub kinds: Vec<Kind>,
+    /// How an unclear line was read, for the user.
+    #[serde(default)]
+    pub remark: Option<String>,
 }
 
 impl Dialect {
@@ -85,12 +91,14 @@ impl Dialect {
             quotes: Quotes::Plain,
             comments: vec!["#".to_owned(), "%".to_owned()],
             header: None,
+            header_line: None,
             columns,
             first_id: 0,
             start: Position::default(),
             comment_lines: 0,
             gaps: Gaps::Any,
             kinds: vec![Kind::Empty; columns],
+            remark: None,
         }
     }
 
@@ -130,12 +138,20 @@ impl Dialect {
         }
     }
 
+    /// Whether a line names the columns again, as in a file that was joined from files with headers.
+    pub fn repeats_header(&self, line: &[u8]) -> bool {
+        self.header_line.as_ref().is_some_and(|header| bare(line) == header.as_bytes())
+    }
+
     /// [`Dialect::is_comment_or_blank`] for a line that may be skipped only at the end.
     ///
     /// # Errors
     /// `Invalid`: it may be a row.
     pub(crate) fn gap(&self, line: &[u8]) -> Result<Gap> {
         let start = line.trim_ascii_start();
+        if self.repeats_header(line) {
+            return Ok(Gap::Header);
+        }
         if !self.is_comment_or_blank(start) {
             return Ok(Gap::Data);
         }
@@ -172,6 +188,12 @@ impl Dialect {
     }
 }
 
+/// A line without the blanks around it and without the byte order mark of the file that it began.
+pub(crate) fn bare(line: &[u8]) -> &[u8] {
+    let line = line.trim_ascii();
+    line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii_start()
+}
+
 /// What a line is to a reader of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gap {
@@ -179,6 +201,8 @@ pub(crate) enum Gap {
     Data,
     /// A line to pass over.
     Skipped,
+    /// The header again.
+    Header,
     /// A blank line that only blank lines may follow.
     Blank,
 }

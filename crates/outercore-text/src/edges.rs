@@ -33,6 +33,8 @@ pub struct EdgeBlock<'a> {
     pub end: Position,
     /// Comment lines among them.
     pub comments: u64,
+    /// Lines among them that repeat the header.
+    pub repeated_headers: u64,
     /// Bytes of the file read so far; runs ahead of `end` by a few blocks.
     pub consumed: u64,
 }
@@ -91,6 +93,7 @@ pub fn read_edges(
                 edges: &parsed.buffers.edges,
                 end: position,
                 comments: parsed.counts.comments,
+                repeated_headers: parsed.counts.repeated_headers,
                 consumed: consumed.load(Ordering::Relaxed),
             })
             .with_context(|| format!("{}: before line {}", place(), position.lines + 1))?;

@@ -2,9 +2,10 @@
 
 use crate::fields::without_quotes;
 use crate::kind::Kind;
+use crate::words::is_word;
 
 /// What the lines after the first one hold in a column.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub kind: Kind,
     /// Whether any field is a whole number.
@@ -15,6 +16,49 @@ pub(crate) struct Seen {
     pub quoted: bool,
     /// Whether any field is the same as the one of the first line.
     pub comes_again: bool,
+    /// How fields with a value look, where there are several and all look alike.
+    alike: Alike,
+}
+
+/// Whether fields look alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Alike {
+    #[default]
+    Unknown,
+    /// One field that looks so.
+    One(Vec<u8>),
+    /// Several.
+    All(Vec<u8>),
+    No,
+}
+
+impl Alike {
+    fn with(self, field: &[u8]) -> Self {
+        let look = look(field);
+        match self {
+            Self::Unknown => look.map_or(Self::No, Self::One),
+            Self::One(known) | Self::All(known) if look.as_ref() == Some(&known) => {
+                Self::All(known)
+            }
+            _ => Self::No,
+        }
+    }
+}
+
+/// How keys such as `user_17` or `9f86d081` look: numbers in them, or all their hexadecimal digits,
+/// are the same to us. Nothing for what has no digit.
+fn look(key: &[u8]) -> Option<Vec<u8>> {
+    if !key.iter().any(u8::is_ascii_digit) {
+        return None;
+    }
+    let is_hexadecimal = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'-';
+    if key.len() >= 8 && key.iter().all(is_hexadecimal) {
+        return Some(key.iter().map(|&byte| if byte == b'-' { byte } else { b'0' }).collect());
+    }
+    let mut look = key.to_vec();
+    look.iter_mut().filter(|byte| byte.is_ascii_digit()).for_each(|byte| *byte = b'0');
+    look.dedup_by(|one, other| *one == b'0' && *other == b'0');
+    Some(look)
 }
 
 impl Seen {
@@ -25,6 +69,14 @@ impl Seen {
         self.numbers |= kind.is_numeric();
         self.quoted |= quoted;
         self.comes_again |= !field.is_empty() && field == first.text;
+        if kind != Kind::Empty {
+            self.alike = std::mem::take(&mut self.alike).with(without_quotes(field));
+        }
+    }
+
+    /// Whether `word` is none of the keys below it, which all look alike.
+    fn names_keys(&self, word: &[u8]) -> bool {
+        self.kind == Kind::Text && matches!(self.alike, Alike::All(_)) && look(word).is_none()
     }
 }
 
@@ -40,6 +92,8 @@ pub(crate) struct First {
 pub(crate) enum Verdict {
     Names,
     Data,
+    /// Data, as the lines below go on in its order. Otherwise it would be unclear.
+    Sorted,
     /// It can be either; why.
     Unclear(String),
 }
@@ -63,13 +117,14 @@ const TABLES: &[&str] =
 /// Judges the `first` line by what the other lines hold; `rows` is how many those are.
 ///
 /// `pandas` says whether the file may have the header `0,1,2` that pandas writes for columns
-/// without names.
+/// without names. `ascends` says that each line sorts behind the one above, from the first on.
 pub(crate) fn judge(
     first: &[First],
     seen: &[Seen],
     rows: usize,
     words: Words,
     pandas: bool,
+    ascends: bool,
 ) -> Verdict {
     let kinds: Vec<Kind> =
         first.iter().map(|field| Kind::of(without_quotes(&field.text))).collect();
@@ -108,9 +163,17 @@ pub(crate) fn judge(
         if seen.iter().any(fractions) {
             return Verdict::Names;
         }
+        if ascends {
+            return Verdict::Sorted;
+        }
         return Verdict::Unclear(
             "may be data, or the header that pandas writes for columns without names".to_owned(),
         );
+    }
+    let are_words = first.iter().all(|field| is_word(&field.text));
+    let names_keys = |(field, seen): (&First, &Seen)| seen.names_keys(without_quotes(&field.text));
+    if are_words && first.iter().zip(seen).any(names_keys) {
+        return Verdict::Names;
     }
     let all_text = seen.iter().all(|seen| matches!(seen.kind, Kind::Text | Kind::Empty));
     if !(all_text && has_words(first, words)) {
@@ -168,7 +231,7 @@ mod tests {
                 seen.add(field.as_bytes(), field.starts_with('"'), first);
             }
         }
-        judge(&first, &seen, lines.len() - 1, words, true)
+        judge(&first, &seen, lines.len() - 1, words, true, lines.is_sorted())
     }
 
     #[test]
@@ -197,6 +260,17 @@ mod tests {
             (&["node_id"], Table, Verdict::Names),
             (&["id,class"], Table, Verdict::Names),
             (&["node", "alice", "bob"], Table, Verdict::Names),
+            (&["follower,followed", "user_17,user_3", "user_3,user_204"], Edges, Verdict::Names),
+            (&["a,b", "m1,m2", "m2,m10"], Edges, Verdict::Names),
+            (&["a,b", "m1,ann", "m2,bob"], Edges, Verdict::Names),
+            (&["paper_id", "p17", "p204"], Table, Verdict::Names),
+            (&["key", "9f86d081", "60303ae2"], Table, Verdict::Names),
+            (&["x,y,z", "Q42,P31,Q5", "Q1,P279,Q7"], Triples, Verdict::Names),
+            (&["m7,m1", "m1,m2", "m2,m10"], Edges, Verdict::Data),
+            (&["ann,bob", "m1,x", "bob,m2"], Edges, Verdict::Data),
+            (&["a,b", "m1,m2"], Edges, Verdict::Data),
+            (&["0,1", "0,2", "1,2"], Edges, Verdict::Sorted),
+            (&["0,1,2", "0,2,0.5", "1,2,0.5"], Edges, Verdict::Names),
         ] {
             assert_eq!(judged(lines, words), expected, "{lines:?}");
         }

@@ -27,6 +27,8 @@ pub(crate) struct Counts {
     pub entries: u64,
     /// Lines with a comment.
     pub comments: u64,
+    /// Lines that repeat the header.
+    pub repeated_headers: u64,
 }
 
 /// Which ids a line may hold.
@@ -95,6 +97,12 @@ pub(crate) fn parse_lines(
                     continue;
                 }
                 let line = bytes[start..next].trim_ascii_end();
+                if dialect.repeats_header(line) {
+                    counts.repeated_headers += 1;
+                    counts.lines += 1;
+                    at = next;
+                    continue;
+                }
                 let (source, target) = edge_of_fields(line, layout, range, &mut fields)
                     .map_err(|error| BadLine { line: counts.lines, error })?;
                 (source, target, next)

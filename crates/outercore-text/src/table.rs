@@ -99,6 +99,7 @@ pub struct Table {
     lines: u64,
     rows: u64,
     comments: u64,
+    repeated_headers: u64,
     /// The first of the blank lines read last, where a row must not follow.
     blank: Option<u64>,
 }
@@ -124,6 +125,7 @@ impl Table {
             fields: Fields::default(),
             lines,
             rows: 0,
+            repeated_headers: 0,
             blank: None,
         })
     }
@@ -136,6 +138,11 @@ impl Table {
     /// Comment lines passed so far, those before the data included.
     pub fn comments(&self) -> u64 {
         self.comments
+    }
+
+    /// Lines passed so far that repeat the header.
+    pub fn repeated_headers(&self) -> u64 {
+        self.repeated_headers
     }
 
     /// Bytes of the file read so far.
@@ -224,6 +231,10 @@ impl Table {
                 Gap::Data => {}
                 Gap::Skipped => {
                     self.comments += u64::from(!line.trim_ascii_start().is_empty());
+                    continue;
+                }
+                Gap::Header => {
+                    self.repeated_headers += 1;
                     continue;
                 }
                 Gap::Blank => {

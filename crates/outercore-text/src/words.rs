@@ -92,7 +92,7 @@ impl Names {
 }
 
 /// Whether a text looks like the name of a column: `user`, `user_id`, `User ID`, `node1`.
-fn is_word(text: &[u8]) -> bool {
+pub(crate) fn is_word(text: &[u8]) -> bool {
     let text = without_quotes(text);
     let letters = text.strip_suffix(b"1").or_else(|| text.strip_suffix(b"2")).unwrap_or(text);
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || b"_-. ".contains(byte);

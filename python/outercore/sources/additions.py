@@ -22,8 +22,8 @@ from outercore.outputs import names_of_nodes
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
 from outercore.sources.graph import ArrayOptions, NodeArray, feed_array, require_place
-from outercore.sources.inputs import without_label
 from outercore.sources.keyed import NodeIds
+from outercore.sources.label_rows import label_arrays
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, Table
@@ -103,7 +103,7 @@ class _Opening:
         """Every array; labels before splits, which belong to their nodes."""
         return [
             *(self._features(text) for text in self._given.features),
-            *([] if self._given.labels is None else [self._labels(self._given.labels)]),
+            *([] if self._given.labels is None else self._labels(self._given.labels)),
             *self._splits(),
             *self._arrays(),
             *self._texts(),
@@ -114,7 +114,7 @@ class _Opening:
         node_type, file = self._type_of("--features", text, "FILE")
         return NodeArray("features", "x", self._rows(file, node_type), node_type)
 
-    def _labels(self, text: str) -> NodeArray:
+    def _labels(self, text: str) -> list[NodeArray]:
         self._refuse_graphs("--labels")
         node_type, file = self._type_of("--labels", text, "FILE")
         if self._labelled not in (None, node_type or "node"):
@@ -122,9 +122,8 @@ class _Opening:
                 f"--labels: the data set has labels of `{self._labelled}`, expected none or those"
             )
         self._labelled = node_type or "node"
-        missing, absent = without_label(self._task)
-        rows = self._rows(file, node_type, fill=None, missing=missing, absent=absent)
-        return NodeArray("labels", "y", rows, node_type)
+        self._require_ids(file)
+        return label_arrays(file, self._reading_of(node_type), self._task, node_type)
 
     def _splits(self) -> list[NodeArray]:
         choice = self._given.splits
@@ -174,11 +173,10 @@ class _Opening:
             found.append(NodeArray("edge", name, rows, edge_type))
         return found
 
-    def _rows(self, file: str, node_type: str | None, **how: Any) -> RowSource:
+    def _rows(self, file: str, node_type: str | None) -> RowSource:
         """The rows of a file, one for each node."""
-        fill = how.pop("fill", self._reading.fill)
         self._require_ids(file)
-        return open_rows(file, replace(self._reading_of(node_type), fill=fill), **how)
+        return open_rows(file, self._reading_of(node_type))
 
     def _reading_of(self, node_type: str | None) -> Reading:
         """How a file is read that is of the nodes of a type; a table may name them by key."""

@@ -39,14 +39,21 @@ def class_arrays(
             places = pc.fill_null(pc.index_in(batch, known), -1)
             yield places.to_numpy(zero_copy_only=False).astype(np.int64)
 
-    notes = [f"{where} has {len(names):,} classes, numbered in the order of their names"]
+    notes = [numbered_classes(where, len(names))]
     rows = RowSource(name, np.dtype(np.int64), None, count, chunks, notes=notes)
-    offsets, data = names_of(known)
+    return [NodeArray("labels", "y", rows, node_type), *class_names(known)]
+
+
+def class_names(names: pa.Array) -> list[NodeArray]:
+    """The arrays that keep the names of classes, in the order of their numbers."""
+    offsets, data = names_of(names)
     kept: dict[str, NDArray] = {"offsets": offsets.astype(np.uint64), "bytes": data}
     return [
-        NodeArray("labels", "y", rows, node_type),
-        *(
-            NodeArray("names", f"class.{part}", from_array(f"class.{part}", values))
-            for part, values in kept.items()
-        ),
+        NodeArray("names", f"class.{part}", from_array(f"class.{part}", values))
+        for part, values in kept.items()
     ]
+
+
+def numbered_classes(where: str, count: int) -> str:
+    """What the user is told of words that became classes."""
+    return f"{where} has {count:,} classes, numbered in the order of their names"

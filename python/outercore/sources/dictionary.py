@@ -31,11 +31,12 @@ from outercore.sources.edge_arrays import edge_arrays
 from outercore.sources.edges import EdgeSource, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.inputs import Inputs, node_files, reading_of, without_label
+from outercore.sources.inputs import Inputs, node_files, reading_of
+from outercore.sources.label_rows import label_columns
 from outercore.sources.named import is_named
 from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
 from outercore.sources.splits import SplitColumns, require_once, split_columns, split_name
-from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet, open_table
+from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
 from outercore.sources.text import TextOptions, suffix_of
 from outercore.sources.texts import table_texts, text_files
 from outercore.sources.triples import names_of
@@ -192,13 +193,16 @@ class NamedInputs:
                     rows.name, None, rows.spec, rows.table, rows.columns, reading, rows.files
                 )
                 continue
-            gaps: tuple[Missing, float | None] = ("nan", None)
             if rows.role == "labels":
                 reading = replace(reading, fill=None)
-                gaps = without_label(self._inputs.task)
-            source = table_rows(rows.spec, rows.table, rows.columns, reading, *gaps)
-            source = replace(source, files=rows.files)
-            found.append(NodeArray(rows.role, rows.name, source))
+                arrays = label_columns(
+                    rows.spec, rows.table, rows.columns, reading, self._inputs.task
+                )
+            else:
+                source = table_rows(rows.spec, rows.table, rows.columns, reading)
+                arrays = [NodeArray(rows.role, rows.name, source)]
+            own = replace(arrays[0], rows=replace(arrays[0].rows, files=rows.files))
+            found += [own, *arrays[1:]]
         return found
 
     def _open_rows(self) -> list[_Rows]:

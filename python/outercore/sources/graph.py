@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from outercore.sources.many_graphs import GraphLevel, add_graphs, is_unfinished,
 from outercore.sources.rows import RowSource, count_rows
 from outercore.sources.unchanged import FileState, require_unchanged
 
-FeatureType = Literal["float32", "float16", "bfloat16"]
+FeatureType = Literal["float64", "float32", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class ArrayOptions:
     ] = "1GiB"
     feature_dtype: Annotated[
         FeatureType | None,
-        Option("`float32`, `float16` or `bfloat16`; the file's by default."),
+        Option("`float64`, `float32`, `float16` or `bfloat16`; the file's by default."),
     ] = None
     in_place: Annotated[bool, Option("Register a `.npy` of features without copying it.")] = False
     allow_nan: bool = False
@@ -119,7 +119,7 @@ class ArrayOptions:
         if self.task is not None:
             one_of("task", self.task, ("classification", "multi-label", "regression"))
         if self.feature_dtype is not None:
-            one_of("feature_dtype", self.feature_dtype, ("float32", "float16", "bfloat16"))
+            one_of("feature_dtype", self.feature_dtype, get_args(FeatureType))
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def _refuse_other_numbers(rows: RowSource, chunk: NDArray, stored: FeatureType, 
     """Errors: `InvalidError` for a whole number of the file that `stored` cannot hold."""
     values = chunk.reshape(len(chunk), -1)[:, list(rows.whole)]
     with np.errstate(over="ignore"):
-        narrow = values.astype(np.float16 if stored == "float16" else np.float32)
+        narrow = values.astype(np.float32 if stored == "bfloat16" else stored)
     if stored == "bfloat16":
         # bfloat16 is the upper half of a float32.
         narrow = np.where(narrow.view(np.uint32) & 0xFFFF, np.float32(np.inf), narrow)
@@ -281,5 +281,5 @@ def _refuse_other_numbers(rows: RowSource, chunk: NDArray, stored: FeatureType, 
         raise InvalidError(
             f"`{rows.name}`: row {first + row}, column {rows.whole[place]}: "
             f"{int(values[row, place])} would change as {stored}\n"
-            "hint: store the values in a type that holds them, or scale them before"
+            "hint: `--feature-dtype float64` holds whole numbers up to 2^53; or scale them before"
         )

@@ -46,3 +46,12 @@ def read_small(path: Path, what: str, most: int) -> bytes:
     if len(data) > most:
         raise InvalidError(f"{what} `{path}`: expected at most {most:,} bytes, found more")
     return data
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path leads to something; a text that cannot be a path, such as a name that is too
+    long, does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

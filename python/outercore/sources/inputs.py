@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-import numpy as np
-
 from outercore._native import MANIFEST, Role
 from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
@@ -18,10 +16,12 @@ from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.graph_level import open_graph_file, read_labels, read_splits, with_ids
 from outercore.sources.graphbolt import is_graphbolt, open_untyped
+from outercore.sources.input_file import is_there
+from outercore.sources.label_rows import label_arrays
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
-from outercore.sources.table import FileSpec, Missing, is_parquet
+from outercore.sources.table import FileSpec, is_parquet
 from outercore.sources.text import TextOptions
 from outercore.sources.texts import open_texts, text_files
 from outercore.sources.triples_graph import open_triples
@@ -134,7 +134,7 @@ def _edges(inputs: Inputs, reading: Reading) -> GraphSource:
         _refuse_options(first, inputs)
     if inputs.outside_files and not (directory and is_graphbolt(Path(first))):
         raise InvalidError(f"--outside-files: has no effect on `{first}`, which names no files")
-    if whole and not is_named(first) and (Path(first) / MANIFEST).exists():
+    if whole and not is_named(first) and is_there(Path(first) / MANIFEST):
         return open_triples(Path(first), inputs.relation)
     if inputs.relation is not None:
         raise InvalidError(f"--relation: expected a data set of triples, found `{first}`")
@@ -214,14 +214,6 @@ def array_name(text: str, inputs: Inputs) -> tuple[str, str]:
     return name, file
 
 
-def without_label(task: str | None) -> tuple[Missing, float]:
-    """What an empty cell, and a node without a row, stand for among labels.
-
-    Among numbers to learn -1 is a number like any other.
-    """
-    return ("nan", np.nan) if task == "regression" else ("minus_one", -1)
-
-
 def node_files(inputs: Inputs) -> list[tuple[Role, str, str]]:
     """Role, name and file of each node array, splits aside.
 
@@ -267,26 +259,26 @@ def _in_order(
 
     Rows in the order of the nodes say it, whatever ids other tables have; else the largest id.
     """
-    opened: dict[tuple[str, str], NodeArray] = {}
+    opened: dict[tuple[str, str], list[NodeArray]] = {}
     # Arrays come first: they say at once how many rows they have.
     for role, name, file in sorted(wanted, key=lambda one: not is_array(FileSpec.parse(one[2]))):
-        array = _node_array(inputs, role, name, file, reading)
-        opened[role, name] = array
-        if reading.nodes is None and array.rows.key is None:
-            reading = replace(reading, nodes=array.rows.count)
+        found = opened[role, name] = _node_arrays(inputs, role, name, file, reading)
+        if reading.nodes is None and found[0].rows.key is None:
+            reading = replace(reading, nodes=found[0].rows.count)
     if reading.nodes is None:
-        counts = [array.rows.count or 0 for array in opened.values()]
+        counts = [found[0].rows.count or 0 for found in opened.values()]
         reading = replace(reading, nodes=max(counts, default=None))
     for role, name, file in wanted:
-        rows = opened[role, name].rows
+        rows = opened[role, name][0].rows
         if rows.key is not None and rows.count != reading.nodes:
-            opened[role, name] = _node_array(inputs, role, name, file, reading)
-    return [opened[role, name] for role, name, _ in wanted], reading
+            opened[role, name] = _node_arrays(inputs, role, name, file, reading)
+    return [array for role, name, _ in wanted for array in opened[role, name]], reading
 
 
-def _node_array(inputs: Inputs, role: Role, name: str, file: str, reading: Reading) -> NodeArray:
-    if role != "labels":
-        return NodeArray(role, name, open_rows(file, reading))
-    missing, absent = without_label(inputs.task)
-    rows = open_rows(file, replace(reading, fill=None), missing=missing, absent=absent)
-    return NodeArray(role, name, rows)
+def _node_arrays(
+    inputs: Inputs, role: Role, name: str, file: str, reading: Reading
+) -> list[NodeArray]:
+    """The array in a file, and what comes with it."""
+    if role == "labels":
+        return label_arrays(file, reading, inputs.task)
+    return [NodeArray(role, name, open_rows(file, reading))]

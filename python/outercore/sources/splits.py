@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, id_column
+from outercore.sources.input_file import is_there
 from outercore.sources.keyed import NodeIds
 from outercore.sources.npz import member_names, open_member
 from outercore.sources.rows import (
@@ -58,7 +59,7 @@ class SplitChoice:
         Errors: `InvalidError` for several archives, and for what is neither.
         """
         # A path may have the sign too.
-        single = [text for text in texts if "=" in text and not Path(text).exists()]
+        single = [text for text in texts if "=" in text and not is_there(Path(text))]
         others = [text for text in texts if text not in single]
         archives = [text for text in others if text.lower().endswith(".npz")]
         neither = [text for text in others if text not in archives]

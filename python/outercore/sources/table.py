@@ -17,7 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
-from outercore.sources.input_file import require_file
+from outercore.sources.input_file import is_there, require_file
 from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
@@ -47,7 +47,7 @@ class FileSpec:
         end = len(text)
         while end > 0:
             path = Path(text[:end])
-            if path.exists():
+            if is_there(path):
                 if not (path.is_file() or path.is_dir()):
                     raise UnsupportedError(
                         f"`{path}`: expected a file that can be read twice, found a pipe or a "

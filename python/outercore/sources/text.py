@@ -108,6 +108,8 @@ class Profile:
 
     rows: int
     comments: int
+    repeated_headers: int
+    """Lines that name the columns again; they are passed over."""
     kinds: list[str]
     """`empty`, `boolean`, `integer`, `float` or `text` of each column."""
     missing: list[int]
@@ -213,6 +215,13 @@ class TextFile:
         comments = self.dialect["comment_lines"]
         if comments:
             text += f"; {comments} comment {'line' if comments == 1 else 'lines'} at the start"
+        remark = self.dialect.get("remark")
+        text += f"; {remark}" if remark else ""
+        # A file is not read for it alone.
+        profile: Profile | None = self.__dict__.get("profile")
+        if profile is not None and (again := profile.repeated_headers):
+            what = "1 line repeats" if again == 1 else f"{again:,} lines repeat"
+            text += f"; {what} the header and holds no row"
         return text
 
     @cached_property
@@ -226,6 +235,7 @@ class TextFile:
         return Profile(
             found["rows"],
             found["comments"],
+            found["repeated_headers"],
             [column["kind"] for column in columns],
             [column["missing"] for column in columns],
         )

@@ -151,7 +151,10 @@ impl Matrix {
                     self.place(place),
                     self.to
                 ))
-                .hint("store the array in its own type, or scale the values before"),
+                .hint(
+                    "store features by `--feature-dtype float64`, arrays in a type that holds them; \
+                     or scale the values before",
+                ),
             );
         }
         let first = self.first.filter(|_| self.non_finite == NonFinite::Refuse)?;

@@ -208,10 +208,10 @@ impl ArraySpec {
     /// The type asked for, else the file's own.
     fn type_to_store(&self, from: DType) -> Result<DType> {
         let to = self.dtype.unwrap_or(from);
-        if to == from || [DType::F32, DType::F16, DType::BF16].contains(&to) {
+        if to == from || to.is_float() {
             return Ok(to);
         }
-        Err(Error::invalid(format!("cannot store {to}, expected float32, float16 or bfloat16"))
+        Err(Error::invalid(format!("cannot store {to}, expected the type of a float"))
             .hint("convert it in NumPy with astype"))
     }
 }

@@ -157,6 +157,7 @@ pub(crate) fn convert(from: DType, to: DType, bytes: &[u8], out: &mut Vec<u8>) {
             each(from, bytes, |value| out.extend(bf16::from_f64(value).to_le_bytes()));
         }
         (_, DType::F32) => each(from, bytes, |value| out.extend((value as f32).to_le_bytes())),
+        (_, DType::F64) => each(from, bytes, |value| out.extend(value.to_le_bytes())),
         (_, other) => unreachable!("no conversion to {other} is planned"),
     }
 }

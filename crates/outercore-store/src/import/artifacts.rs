@@ -28,6 +28,9 @@ pub struct EdgeArtifacts {
     /// Comment lines that texts of edges hold.
     #[serde(default)]
     pub comment_lines: u64,
+    /// Lines of texts of edges that repeat the header of their file.
+    #[serde(default)]
+    pub repeated_headers: u64,
     /// The manifest's entries by key.
     pub arrays: BTreeMap<String, ArrayEntry>,
 }

@@ -409,9 +409,12 @@ impl Context<'_> {
         }
         let state = csc.state();
         let arrays = csc.finish(self.disk, self.root)?;
-        let comments = intake.journal.sources.iter().map(|source| source.comments).sum();
+        let sources = || intake.journal.sources.iter();
+        let comment_lines = sources().map(|source| source.comments).sum();
+        let repeated_headers = sources().map(|source| source.repeated_headers).sum();
         let artifacts = self.artifacts(&plan, state, arrays);
-        intake.journal.stage = Stage::Done(EdgeArtifacts { comment_lines: comments, ..artifacts });
+        intake.journal.stage =
+            Stage::Done(EdgeArtifacts { comment_lines, repeated_headers, ..artifacts });
         intake.journal.save(self.disk, self.root)
     }
 
@@ -433,6 +436,7 @@ impl Context<'_> {
             loops_added: state.loops_added,
             duplicates_dropped: state.duplicates_dropped,
             comment_lines: 0,
+            repeated_headers: 0,
             arrays,
         }
     }

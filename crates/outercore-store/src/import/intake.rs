@@ -99,7 +99,9 @@ impl Intake {
         read_edges(&path, start, &layout, settings, &mut |block| {
             self.take(block.edges, |_| "edge".to_owned())?;
             position = block.end;
-            self.journal.sources[self.next - 1].comments += block.comments;
+            let record = &mut self.journal.sources[self.next - 1];
+            record.comments += block.comments;
+            record.repeated_headers += block.repeated_headers;
             let report = Progress {
                 phase: Phase::Read,
                 done: block.consumed,

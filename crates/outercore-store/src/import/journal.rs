@@ -67,6 +67,9 @@ pub(crate) struct SourceRecord {
     /// Comment lines passed in a text.
     #[serde(default)]
     pub comments: u64,
+    /// Lines passed in a text that repeat its header.
+    #[serde(default)]
+    pub repeated_headers: u64,
     /// Where the edges lie.
     pub segments: Vec<Segment>,
 }
@@ -80,6 +83,7 @@ impl SourceRecord {
             complete: false,
             num_nodes: 0,
             comments: 0,
+            repeated_headers: 0,
             segments: Vec::new(),
         }
     }

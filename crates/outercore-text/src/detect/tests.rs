@@ -116,6 +116,36 @@ fn line_ends_of_old_macs_are_refused_for_every_purpose() {
 }
 
 #[test]
+fn an_edge_list_that_begins_with_0_and_1_and_is_sorted_has_no_header() {
+    let found = plainly("0,1\n0,2\n1,2\n", Purpose::Edges).unwrap();
+    assert_eq!((found.header, found.start.lines), (None, 0));
+    assert!(found.remark.unwrap().starts_with("line 1 is read as data"));
+    for unclear in ["0,1\n0,1\n0,2\n", "0,1\n5,2\n3,1\n", "0,1\n0,2\n"] {
+        let error = plainly(unclear, Purpose::Edges).unwrap_err().to_string();
+        assert!(error.contains("may be data, or the header"), "{unclear:?}: {error}");
+    }
+}
+
+#[test]
+fn a_header_that_comes_again_is_none_of_the_rows() {
+    for (text, purpose) in [
+        ("follower,followed\n1,2\nfollower,followed\n3,4\n", Purpose::Edges),
+        ("\u{feff}src,dst\nsrc,dst\r\n1,2\n\u{feff}src,dst\n", Purpose::Edges),
+        ("id,age\n1,2.5\nid,age\n2,3\n", Purpose::Table),
+    ] {
+        let found = plainly(text, purpose).unwrap();
+        assert!(found.header.is_some() && !found.repeats_header(b"1,2"), "{text:?}");
+        let header = found.header_line.clone().unwrap();
+        assert!(found.repeats_header(header.as_bytes()), "{text:?}");
+        assert!(found.kinds.iter().all(|kind| kind.is_numeric()), "{text:?}: {:?}", found.kinds);
+    }
+    // A row of one column may hold the word that names it, and numbers may be data.
+    for (text, purpose) in [("age\n1\n2\n", Purpose::Table), ("1,2\n1,2\n", Purpose::Edges)] {
+        assert_eq!(plainly(text, purpose).unwrap().header_line, None, "{text:?}");
+    }
+}
+
+#[test]
 fn options_decide() {
     let text = b"0,1\n4,2\n";
     for (header, lines) in [(true, 1), (false, 0)] {

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.sources.classes import class_arrays
 from outercore.sources.columns import NodeColumns
 from outercore.sources.graph import NodeArray
-from outercore.sources.inputs import without_label
-from outercore.sources.rows import Reading, RowSource, open_rows, table_rows
-from outercore.sources.table import ParquetTable, Table, require_column
+from outercore.sources.label_rows import label_arrays, without_label, words_of
+from outercore.sources.rows import Reading, RowSource, table_rows
+from outercore.sources.table import Table, require_column
 from outercore.sources.typed.tables import NodeTable
 
 SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
@@ -35,9 +33,7 @@ def open_labels(
     node_type, equals, file = text.partition("=")
     if equals:
         _require_type(node_type, nodes, text)
-        missing, absent = without_label(task)
-        rows = open_rows(file, replace(reading, fill=None), missing=missing, absent=absent)
-        return [NodeArray("labels", "y", rows, node_type)]
+        return label_arrays(file, reading, task, node_type)
     node_type, column = label_column(text, nodes)
     table, spec = nodes[node_type].table, nodes[node_type].spec
     assert table is not None
@@ -88,20 +84,8 @@ def _require_type(
 def _classes(node_type: str, table: Table, column: str) -> list[NodeArray]:
     """A column of text as classes, and their names."""
     where = f"`{table.path}`: column `{column}`"
-    texts = partial(_texts, table, column)
+    texts = partial(words_of, table, column)
     return class_arrays(f"{table.path}:{column}", where, texts, table.rows, node_type)
-
-
-def _texts(table: Table, column: str) -> Iterator[pa.Array]:
-    """A column of text, with a null or an empty text where a node has no label."""
-    if isinstance(table, ParquetTable):
-        for (values,) in table.batches([column]):
-            if pa.types.is_dictionary(values.type):
-                values = values.dictionary_decode()
-            yield values.cast(pa.large_string())
-        return
-    for (values,) in table.texts([column]):
-        yield values
 
 
 def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:

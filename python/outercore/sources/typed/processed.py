@@ -14,7 +14,7 @@ from outercore.graph import EdgeType
 from outercore.sources.edges import EdgeShape
 from outercore.sources.graph import ImportOptions, NodeArray
 from outercore.sources.input_file import require_file
-from outercore.sources.inputs import without_label
+from outercore.sources.label_rows import without_label
 from outercore.sources.rows import (
     Reading,
     RowSource,

@@ -173,6 +173,10 @@ impl Intake {
     ) -> Result<()> {
         self.position.lines += 1;
         let number = self.position.lines;
+        if dialect.repeats_header(line) {
+            self.journal.sources[self.next - 1].repeated_headers += 1;
+            return Ok(());
+        }
         if dialect.is_comment_or_blank(line.trim_ascii_start()) {
             return Ok(());
         }
@@ -253,6 +257,7 @@ impl Intake {
             triples: 0,
             position: Position::default(),
             complete: false,
+            repeated_headers: 0,
         };
         let is_last = index + 1 == self.journal.sources.len();
         let is_reading = self.journal.stage == Stage::Read;

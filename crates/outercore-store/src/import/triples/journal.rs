@@ -66,6 +66,9 @@ pub(crate) struct SourceRecord {
     pub position: Position,
     /// Whether these are all.
     pub complete: bool,
+    /// Lines passed in a text that repeat its header.
+    #[serde(default)]
+    pub repeated_headers: u64,
 }
 
 /// Where triples come from.

@@ -44,6 +44,9 @@ pub use options::{Column, Columns, Part, TripleImportOptions, TripleTuning, Unkn
 pub struct PartSummary {
     /// Triples of the input.
     pub input: u64,
+    /// Lines of the input that repeat the header of their file.
+    #[serde(default)]
+    pub repeated_headers: u64,
     /// Triples in the data set.
     pub triples: u64,
     /// Triples that came before in the same part.
@@ -359,7 +362,10 @@ impl TripleImport {
         let arrays = self.convert().write(&mut named, on_progress)?;
         self.disk.sync_dir(&self.root.join("triples"))?;
         self.disk.sync_dir(&self.root)?;
-        let Named { entities, relations, parts, arrays: names } = named;
+        let Named { entities, relations, mut parts, arrays: names } = named;
+        for source in &self.intake.journal.sources {
+            parts.entry(source.part).or_default().repeated_headers += source.repeated_headers;
+        }
         let arrays = names.into_iter().chain(arrays).collect();
         self.go_on(Stage::Done(TripleArtifacts { entities, relations, parts, arrays }))
     }

@@ -1,0 +1,75 @@
+//! What the lines of a sample say about the whole text.
+
+use crate::dialect::{Dialect, Position, bare};
+use crate::fields::{Fields, without_quotes};
+use crate::kind::Kind;
+use crate::notation::Separator;
+use crate::sample::{Line, Sample};
+
+/// Whether there are several lines, and each one's first two numbers sort behind those above.
+pub(super) fn ascends(data: &[Line<'_>], dialect: &Dialect) -> bool {
+    let mut fields = Fields::default();
+    let mut before = None;
+    let goes_on = data.iter().all(|line| {
+        let cut = fields.cut(line.text, dialect).is_ok_and(|count| count > 1);
+        let number = |place| {
+            let field = without_quotes(fields.get(line.text, place));
+            std::str::from_utf8(field).ok().and_then(|text| text.parse::<u64>().ok())
+        };
+        let ends = if cut { number(0).zip(number(1)) } else { None };
+        let ascends = ends.is_some() && before < ends;
+        before = ends;
+        ascends
+    });
+    goes_on && data.len() > 2
+}
+
+/// The text of a header, where a line with the same text further down cannot be data: it names
+/// several columns.
+pub(super) fn repeated(header: Line<'_>, dialect: &Dialect) -> Option<String> {
+    let mut fields = Fields::default();
+    let found = fields.cut(header.text, dialect).ok()?;
+    let is_name = |place| Kind::of(without_quotes(fields.get(header.text, place))) == Kind::Text;
+    let has_names = found > 1 && (0..found).any(is_name);
+    has_names.then(|| String::from_utf8(bare(header.text).to_vec()).ok()).flatten()
+}
+
+/// Where blank lines directly above the `first` row begin, if they may be rows without values.
+pub(super) fn empty_rows_above(
+    first: Line<'_>,
+    sample: &Sample,
+    dialect: &Dialect,
+) -> Option<Position> {
+    let mut start = None;
+    for line in sample.lines().take_while(|line| line.start.offset < first.start.offset) {
+        let has_tab = dialect.separator == Separator::Tab && line.text.contains(&b'\t');
+        if !line.text.trim_ascii().is_empty() {
+            start = None;
+        } else if has_tab || dialect.columns == 1 {
+            start.get_or_insert(line.start);
+        }
+    }
+    start
+}
+
+/// Whether a line starts with what spreadsheets show for a cell without a value.
+pub(super) fn is_spreadsheet_error(line: &[u8]) -> bool {
+    const ERRORS: [&[u8]; 7] =
+        [b"#N/A", b"#NULL!", b"#DIV/0!", b"#VALUE!", b"#REF!", b"#NAME?", b"#NUM!"];
+    let line = line.trim_ascii_start();
+    ERRORS.iter().any(|error| line.starts_with(error))
+}
+
+/// What each column of the sample holds.
+pub(super) fn kinds(data: &[Line<'_>], dialect: &Dialect) -> Vec<Kind> {
+    let mut kinds = vec![Kind::Empty; dialect.columns];
+    let mut fields = Fields::default();
+    for line in data.iter().filter(|line| !dialect.repeats_header(line.text)) {
+        if fields.cut(line.text, dialect).is_ok_and(|count| count == dialect.columns) {
+            for (place, kind) in kinds.iter_mut().enumerate() {
+                *kind = kind.with(Kind::of(without_quotes(fields.get(line.text, place))));
+            }
+        }
+    }
+    kinds
+}
