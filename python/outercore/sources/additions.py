@@ -22,6 +22,7 @@ from outercore.outputs import names_of_nodes
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
 from outercore.sources.graph import ArrayOptions, NodeArray, feed_array, require_place
+from outercore.sources.key_texts import key_texts
 from outercore.sources.keyed import NodeIds
 from outercore.sources.label_rows import label_arrays
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
@@ -243,7 +244,7 @@ def by_name(names: Names | None) -> NodeIds | None:
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         row = 0
-        for (column,) in table.texts([key]):
+        for (column,) in key_texts(table, [key]):
             found = names.lookup(*names_of(column))
             if len(wrong := np.flatnonzero(found < 0)):
                 place = int(wrong[0])

@@ -32,6 +32,7 @@ from outercore.sources.edges import EdgeSource, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.inputs import Inputs, node_files, reading_of
+from outercore.sources.key_texts import key_texts
 from outercore.sources.label_rows import label_columns
 from outercore.sources.named import is_named
 from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
@@ -119,7 +120,7 @@ class NamedInputs:
                 for edges in self._edges:
                     spec, ends = edges.spec, edges.columns
                     row = 0
-                    for sources, targets in edges.table.texts([ends.source, ends.target]):
+                    for sources, targets in key_texts(edges.table, [ends.source, ends.target]):
                         names = _named(spec, ends.source, sources, row)
                         others = _named(spec, ends.target, targets, row)
                         importer.push("train", names, _one_name(len(sources)), others, None)
@@ -127,7 +128,7 @@ class NamedInputs:
                 for rows in self._rows:
                     assert rows.columns.key is not None
                     row = 0
-                    for (ids,) in rows.table.texts([rows.columns.key]):
+                    for (ids,) in key_texts(rows.table, [rows.columns.key]):
                         named = _named(rows.spec, rows.columns.key, ids, row)
                         importer.push("valid", named, _one_name(len(ids)), named, None)
                         row += len(ids)
@@ -350,7 +351,7 @@ def _sliced(ids: NDArray[np.int64]) -> Any:
 
     def batches(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         first = 0
-        for (names,) in table.texts([key]):
+        for (names,) in key_texts(table, [key]):
             yield np.array(ids[first : first + len(names)])
             first += len(names)
             forget(ids)

@@ -14,6 +14,7 @@ from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.names import Names
 from outercore.sources.columns import EdgeColumns, edge_columns
 from outercore.sources.edges import oriented
+from outercore.sources.key_texts import key_texts
 from outercore.sources.npy import open_npy
 from outercore.sources.table import FileSpec, Table, open_table
 from outercore.sources.text import suffix_of
@@ -92,7 +93,7 @@ class PairList:
 
     def _named(self, names: Names) -> Iterator[NDArray[np.int64]]:
         first = 0
-        for columns in self._table.texts(self._ends):
+        for columns in key_texts(self._table, self._ends):
             ends = [self._found(names, column, first) for column in columns]
             yield np.stack(ends, axis=1)
             first += len(columns[0])

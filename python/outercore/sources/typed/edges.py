@@ -112,7 +112,7 @@ class EdgesOfType:
         Errors: `InvalidError` for an end that is no node, where these are refused.
         """
         importer.begin_edge_type(self.key)
-        no_node = no_key = 0
+        no_node = no_key = rows_of_all = 0
         for ends in self.ends:
             first = 0
             for sources, targets in ends.batches(keys):
@@ -135,8 +135,15 @@ class EdgesOfType:
                 no_key += int(empty.sum())
                 no_node += int((missing & ~empty).sum())
                 first += len(sources)
+                rows_of_all += len(sources)
                 both = sources[kept], targets[kept]
                 importer.push_edges(*(both[::-1] if self.reverse else both))
+        if 2 * no_node > rows_of_all:
+            raise InvalidError(
+                f"edges `{','.join(self.edge_type)}`: {no_node:,} of {rows_of_all:,} rows have "
+                "keys that no node has, more than half\nhint: are the keys of both ends those of "
+                "the tables of nodes? Otherwise take these rows out of the file"
+            )
         return Dropped(no_node, no_key)
 
     def arrays(self, keys: Keys, fill: float | None) -> tuple[list[NodeArray], list[str]]:
@@ -271,9 +278,12 @@ def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
                 key = readable(str(texts[row - first]))
                 others = sum(_count_missing(part) for _, part in blocks(keys.rows(use), _ROWS)) - 1
                 more = f", and {others:,} more rows have such keys" if others else ""
-                return InvalidError(
-                    f"{where}: no node of type `{node_type}` has the key `{key}`{more}\n"
-                    "hint: `--dangling drop` leaves such edges out and counts them"
-                )
+                hint = "`--dangling drop` leaves such edges out and counts them"
+                if 2 * (others + 1) > len(keys.rows(use)):
+                    # Rather other keys than some that are missing.
+                    like = keys.example(node_type)
+                    hint = f"keys of `{node_type}` look like {like}" if like else "is it the file?"
+                what = f"no node of type `{node_type}` has the key `{key}`{more}"
+                return InvalidError(f"{where}: {what}\nhint: {hint}")
             first += len(texts)
     return InvalidError(f"`{table.spec}`: row {row}: an end is no node")

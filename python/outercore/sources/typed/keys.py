@@ -25,6 +25,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.mapped import blocks, forget, mapped
 from outercore.names import KEY
 from outercore.sources.graph import NodeArray
+from outercore.sources.key_texts import key_texts
 from outercore.sources.rows import RowSource
 from outercore.sources.table import Table
 from outercore.sources.texts import text_arrays
@@ -74,7 +75,7 @@ def column_of(
     empty = "" if may_be_empty else None
 
     def texts() -> Iterator[Any]:
-        for parts in table.texts(list(columns), empty):
+        for parts in key_texts(table, list(columns), empty):
             yield parts[0] if len(parts) == 1 else _joined(parts)
 
     name = f"`{table.path}`: {shown(columns)}"
@@ -193,6 +194,15 @@ class Keys:
             rows = self._row_of[start : start + len(of_column)][of_column == number]
             yield (rows - column.first).astype(np.uint64)
             forget(self._row_of)
+
+    def example(self, node_type: str) -> str | None:
+        """The key of the first node of a type, and where it is; `None` where no table has keys."""
+        for column in self._columns[: self._nodes]:
+            if column.node_type == node_type:
+                for texts in column.texts():
+                    if len(texts):
+                        return f"`{readable(str(texts[0]))}` in {column.name}"
+        return None
 
     def part(self, use: int, part: slice) -> NDArray[np.int64]:
         """A copy of a part of `rows`; what was read of the file is let go."""
