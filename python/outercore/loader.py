@@ -49,7 +49,9 @@ class NeighborLoader(MiniBatches[Any]):
     Shapes of a batch with n nodes, s edges and F features: ``x`` float32 [n, F]; ``edge_index``
     int64 [2, s]; ``n_id`` int64 [n]; ``e_id`` int64 [s]; ``y`` int64 [n] or float32 [n, classes];
     a node array ``year`` as ``year`` [n, ...] and an edge array ``weight`` as ``edge_weight``
-    [s, ...], of the type in which they are stored (``bfloat16`` as float32).
+    [s, ...], of the type in which they are stored (``bfloat16`` as float32). ``x`` and ``y`` that
+    were given as tensors or arrays keep their shape, such as [n, 1] or [n]. Whole numbers in ``x``
+    and floats in ``y`` keep their type, too.
 
     Cost: nothing is read before the first iteration or :meth:`plan`. ``x`` is written by the core
     straight into the tensor's memory; ids are converted to int64 once, and that buffer is the
@@ -278,7 +280,7 @@ class NeighborLoader(MiniBatches[Any]):
         if width:
             x = self._rows(len(n_id), width)
             self._core.gather(x.numpy())
-            data.x = x
+            data.x = torch.from_numpy(self._in_form(x.numpy(), "node"))
         else:
             data.num_nodes = len(n_id)
         if (labels := self._labels_of(n_id)) is not None:
@@ -308,7 +310,7 @@ class NeighborLoader(MiniBatches[Any]):
             if width := widths[node_type]:
                 x = self._rows(len(n_id), width)
                 self._core.gather(x.numpy(), node_type)
-                store.x = x
+                store.x = torch.from_numpy(self._in_form(x.numpy(), node_type))
             if self._rules.has_trees:
                 store.batch = torch.from_numpy(nodes["trees"])
             if node_type == labelled and (labels := self._labels_of(n_id)) is not None:

@@ -284,7 +284,7 @@ def rows_of(part: Part, reading: Reading) -> RowSource:
     if part.format == "numpy":
         return open_rows(FileSpec(part.path, ()), reading)
     rows = from_array(str(part.path), _array(part))
-    return filled(replace(rows, files=states(part.path)), reading.fill)
+    return filled(replace(rows, files=states(part.path), keeps_form=True), reading.fill)
 
 
 def node_arrays(
