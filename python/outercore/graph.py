@@ -467,11 +467,11 @@ class Graph:
         arrays = {name: np.asarray(values) for name, values in columns.items()}
         return node_frame(self, arrays, numbers=NodeNumbers.of_graph(self, None))
 
-    def pyg(self) -> tuple[FeatureStore, GraphStore]:
-        """The feature store and the graph store for PyG's own loaders and samplers."""
+    def pyg(self, time_attr: str = "time") -> tuple[FeatureStore, GraphStore]:
+        """The stores for PyG's loaders; ``time_attr`` are node times of their temporal sampling."""
         from outercore.stores import FeatureStore, GraphStore
 
-        return FeatureStore(self), GraphStore(self)
+        return FeatureStore(self), GraphStore(self, time_attr)
 
     if not TYPE_CHECKING:  # Else a type checker would accept any name.
 
