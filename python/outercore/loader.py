@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
@@ -20,6 +21,7 @@ from outercore.far import Far
 from outercore.graph import EdgeType, Graph, edge_type_key
 from outercore.likeness import missing_attribute
 from outercore.loader_arguments import ARGUMENTS, check_arguments
+from outercore.loader_data import LoaderData, take_for_inference
 from outercore.minibatches import FanOuts, InputNodes, MiniBatches, Source, opened
 from outercore.sample_rules import (
     EqualTimes,
@@ -228,10 +230,15 @@ class NeighborLoader(MiniBatches[Any]):
         """The seeds in the code of a hint."""
         return code_of_nodes(data, graph, input_nodes)
 
+    @cached_property
+    def data(self) -> LoaderData:
+        """The data set, with the attributes of PyG's ``Data``, read when they are used."""
+        return LoaderData.of(self.graph)
+
     @property
-    def data(self) -> Graph:
-        """The data set."""
-        return self.graph
+    def node_sampler(self) -> SimpleNamespace:
+        """What PyG's models look at: ``num_neighbors``, as they were given."""
+        return SimpleNamespace(num_neighbors=self.num_neighbors)
 
     @property
     def num_workers(self) -> int:
@@ -344,6 +351,9 @@ class NeighborLoader(MiniBatches[Any]):
         if own is None:
             return torch.empty((nodes, width), pin_memory=self._pin_memory)
         return torch.from_numpy(own)
+
+
+take_for_inference(NeighborLoader)
 
 
 def _callable(transform: Any) -> Any:

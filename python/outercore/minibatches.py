@@ -327,7 +327,7 @@ class MiniBatches(ABC, Generic[Batch]):
     def _labels_of(self, n_id: NDArray[Any]) -> NDArray[Any] | None:
         if self._labels is None:
             return None
-        return labels_in_form(self._labels[n_id], self.forms.get(self._label_key))
+        return labels_in_form(self._labels[n_id], self.forms.get(self._label_key or ""))
 
     def _in_form(self, x: NDArray[Any], node_type: str) -> NDArray[Any]:
         """Features of a node type as they were given."""

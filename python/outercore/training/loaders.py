@@ -35,7 +35,7 @@ def neighbor_loader(
     if of_links:
         from outercore.link_loader import LinkNeighborLoader
 
-        loader = LinkNeighborLoader(*arguments, **options)
+        loader: Any = LinkNeighborLoader(*arguments, **options)
     else:
         from outercore.loader import NeighborLoader
 
