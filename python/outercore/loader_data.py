@@ -1,4 +1,4 @@
-"""The data set of a loader with what code for PyG looks at in ``loader.data``."""
+"""``loader.data``: the data set of a loader with the attributes of PyG's ``Data``."""
 
 from __future__ import annotations
 

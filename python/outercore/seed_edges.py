@@ -1,4 +1,4 @@
-"""Batches of links without the edges that are their own links."""
+"""Batches of links without the edges between the ends of these links."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def leave_out_links(
     Args:
         batch: a `Data` or a `HeteroData`.
         graph: the data set.
-        edge_type: that of the links.
+        edge_type: the edge type of the links.
         ends: places of sources and of targets among the nodes of the batch.
         of_nodes: arrays of nodes in a `Data`, which may be called ``edge_...``, too.
     """
