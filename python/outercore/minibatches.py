@@ -334,7 +334,10 @@ class MiniBatches(ABC, Generic[Batch]):
         key = _feature_keys(self._config).get(node_type)
         if key is None:
             return x
-        return features_in_form(x, self.graph.arrays[key]["dtype"], self.forms.get(key))
+        # Steps of int8 are not the whole numbers themselves.
+        is_exact = self._config["precision"] == "exact"
+        stored = self.graph.arrays[key]["dtype"] if is_exact else "float32"
+        return features_in_form(x, stored, self.forms.get(key))
 
     def plan(self) -> dict[str, Any]:
         """The memory plan: what lives where, batches per group, expected reads per batch.

@@ -15,6 +15,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
+from outercore.layouts import build_layout
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 
@@ -209,3 +210,13 @@ def test_a_column_of_a_table_has_no_form(tmp_path: Path) -> None:
     batch = next(iter(oc.NeighborLoader(tmp_path / "graph", [1], batch_size=4)))
     assert (batch.x.shape, batch.x.dtype) == ((4, 1), torch.float32)
     assert (batch.y.shape, batch.y.dtype) == ((4,), torch.int64)
+
+
+def test_whole_numbers_that_are_read_as_steps_are_floats(tmp_path: Path) -> None:
+    x = (torch.arange(NODES) ** 3 * 7)[:, None]
+    graph = from_pyg(x, LABELS["classes"], tmp_path / "graph")
+    build_layout(graph, order="none", precision="int8")
+    batch = next(iter(oc.NeighborLoader(graph, [1], batch_size=NODES, precision="int8")))
+    assert batch.x.dtype == torch.float32
+    step = float(x.max()) / 255
+    assert ((batch.x - x[batch.n_id]).abs() <= step).all()
