@@ -24,26 +24,29 @@ def reverse_types(edge_types: Sequence[EdgeType]) -> dict[EdgeType, EdgeType]:
     """
     found: dict[EdgeType, EdgeType] = {}
     for edge_type in edge_types:
-        source, relation, target = edge_type
-        named = (target, f"{REVERSE}{relation}", source)
-        if is_reverse := relation.startswith(REVERSE):
-            named = (target, relation.removeprefix(REVERSE), source)
-        back = [one for one in edge_types if (one[0], one[2]) == (target, source)]
-        if named in edge_types:
-            found[edge_type] = named
-        elif is_reverse:
-            continue
-        elif source == target:
-            found[edge_type] = edge_type
-        elif len(back) == 1:
-            found[edge_type] = back[0]
-        else:
+        back = reverse_of(edge_type, edge_types)
+        if isinstance(back, tuple):
+            found[edge_type] = back
+        elif not edge_type[1].startswith(REVERSE):
             warnings.warn(
-                f"edge type {edge_type} stays as it is: {len(back)} edge types lead back, "
-                "expected one",
+                f"edge type {edge_type} stays as it is: {back} edge types lead back, expected one",
                 stacklevel=2,
             )
     return found
+
+
+def reverse_of(edge_type: EdgeType, edge_types: Sequence[EdgeType]) -> EdgeType | int:
+    """The edge type that leads back as `reverse_types` says, or how many lead back."""
+    source, relation, target = edge_type
+    named = (target, f"{REVERSE}{relation}", source)
+    if is_reverse := relation.startswith(REVERSE):
+        named = (target, relation.removeprefix(REVERSE), source)
+    back = [one for one in edge_types if (one[0], one[2]) == (target, source)]
+    if named in edge_types:
+        return named
+    if source == target and not is_reverse:
+        return edge_type
+    return back[0] if len(back) == 1 and not is_reverse else len(back)
 
 
 def lead_both_ways(
@@ -71,7 +74,7 @@ def lead_both_ways(
             _reverse_one(store)
             continue
         store.edge_index, _ = _united(indexes[edge_type], indexes[back])
-        for name in _edge_arrays(store):
+        for name in edge_fields(store):
             del store[name]
         del store.num_sampled_edges
     for node_type in batch.node_types:
@@ -84,12 +87,12 @@ def _reverse_one(store: Any, of_nodes: Collection[str] = ()) -> None:
     """Adds reverse edges of the same type, with ids and arrays."""
     edges = store.edge_index.shape[1]
     store.edge_index, places = _united(store.edge_index, store.edge_index)
-    for name in set(_edge_arrays(store)).difference(of_nodes):
+    for name in set(edge_fields(store)).difference(of_nodes):
         store[name] = store[name][places % max(edges, 1)]
     del store.num_sampled_edges
 
 
-def _edge_arrays(store: Any) -> list[str]:
+def edge_fields(store: Any) -> list[str]:
     """What a batch has for each edge."""
     return [
         name

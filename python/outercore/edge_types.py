@@ -39,6 +39,20 @@ def triple_text(given: str | Sequence[str], where: str) -> str:
     return ",".join(given)
 
 
+def only_between(given: Any, known: Sequence[EdgeType]) -> EdgeType | None:
+    """The edge type that a pair of node types means: the only one between them.
+
+    Example:
+        >>> only_between(("a", "b"), [("a", "likes", "b"), ("b", "likes", "a")])
+        ('a', 'likes', 'b')
+        >>> only_between(("a", "b"), [("a", "likes", "b"), ("a", "owns", "b")])
+    """
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        return None
+    found = [one for one in known if (one[0], one[2]) == tuple(given)]
+    return found[0] if len(found) == 1 else None
+
+
 def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], where: str) -> EdgeType:
     """The edge type of a triple, or of a text such as ``author,writes,paper`` or its key.
 
@@ -49,6 +63,8 @@ def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], wher
         >>> edge_type_called("a,to,b", [("a", "to", "b")], "relation")
         ('a', 'to', 'b')
     """
+    if not isinstance(given, str) and (between := only_between(given, known)) is not None:
+        return between
     text = triple_text(given, where)
     types = {",".join(one): one for one in known}
     found = types | {edge_type_key(one): one for one in known}

@@ -17,6 +17,7 @@ from outercore.edge_types import edge_type_described
 from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph_arrays import (
+    NodeTypes,
     described,
     edge_rows_of,
     holds_triples,
@@ -34,6 +35,7 @@ from outercore.graph_arrays import (
 from outercore.likeness import missing_attribute, suggestion
 from outercore.names import KEY, Names
 from outercore.shown import html_table
+from outercore.split_names import find_split
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -122,9 +124,9 @@ class Graph:
 
     @property
     def node_types(self) -> dict[str, int]:
-        """Number of nodes of each type, in the order of their names."""
+        """Number of nodes of each type, in the order of their names; ``[0]`` is the first name."""
         types = self.manifest["node_types"]
-        return {name: int(types[name]["count"]) for name in sorted(types)}
+        return NodeTypes({name: int(types[name]["count"]) for name in sorted(types)})
 
     @property
     def edge_types(self) -> list[EdgeType]:
@@ -222,16 +224,15 @@ class Graph:
         return array
 
     def split(self, name: str) -> NDArray[np.int64]:
-        """The node ids of a split, in the order in which they were imported.
+        """The node ids of a split, in the order in which they were imported; ``val`` is ``valid``.
 
         Raises:
             NotFoundError: there is no such split; the message lists those that there are.
         """
-        splits = self.manifest.get("roles", {}).get("splits", {})
-        if name not in splits:
+        if (found := find_split(name, self.splits)) is None:
             guess = suggestion(name, self.splits, otherwise="it has")
             raise NotFoundError(f"split `{name}` is not in the data set\nhint: {guess}")
-        ids: NDArray[np.int64] = self._core.read_array(splits[name])
+        ids: NDArray[np.int64] = self._core.read_array(self.manifest["roles"]["splits"][found])
         return ids
 
     def rows(self, name: str, ids: Any) -> NDArray[Any]:
@@ -467,11 +468,11 @@ class Graph:
         arrays = {name: np.asarray(values) for name, values in columns.items()}
         return node_frame(self, arrays, numbers=NodeNumbers.of_graph(self, None))
 
-    def pyg(self) -> tuple[FeatureStore, GraphStore]:
-        """The feature store and the graph store for PyG's own loaders and samplers."""
+    def pyg(self, time_attr: str = "time") -> tuple[FeatureStore, GraphStore]:
+        """The stores for PyG's loaders; ``time_attr`` are node times of their temporal sampling."""
         from outercore.stores import FeatureStore, GraphStore
 
-        return FeatureStore(self), GraphStore(self)
+        return FeatureStore(self), GraphStore(self, time_attr)
 
     if not TYPE_CHECKING:  # Else a type checker would accept any name.
 

@@ -29,6 +29,13 @@ TRIPLES = "triples/train"
 """The triples that a knowledge graph is trained on, and algorithms run on."""
 
 
+class NodeTypes(dict[str, int]):
+    """Number of nodes by type. PyG has a list of types: a place gives the name there, too."""
+
+    def __getitem__(self, one: Any) -> Any:
+        return list(self)[one] if isinstance(one, int | slice) else super().__getitem__(one)
+
+
 def widths_of(graph: Graph) -> dict[str, int]:
     """Columns of the features of each node type, 0 where it has none."""
     widths = {}

@@ -22,6 +22,7 @@ from outercore.minibatches import FanOuts, Source, opened
 from outercore.ranks import share_of
 from outercore.sample_rules import EqualTimes, SubgraphType, TemporalStrategy, edge_name
 from outercore.seed_code import SeedCode, code_of_links
+from outercore.seed_edges import leave_out_links
 
 _POOL_SEEDS = 1 << 18
 """Most seeds that are drawn together."""
@@ -71,6 +72,9 @@ class LinkNeighborLoader(NeighborLoader):
             ``NegativeSampling``.
         neg_sampling_ratio: short for binary negatives of that amount.
         batch_size: links a batch, without negatives.
+        exclude_seed_edges: leave the edges between the two nodes of each link of a batch out of
+            it, in both directions and with all copies; also those of the edge type that leads
+            back. Negatives have none.
         options: these, and what is not listed here, as for `NeighborLoader`, but for
             ``input_nodes`` and ``input_time``.
 
@@ -114,6 +118,7 @@ class LinkNeighborLoader(NeighborLoader):
         rank: int | None = None,
         world_size: int | None = None,
         equal_times: EqualTimes = "seen",
+        exclude_seed_edges: bool = False,
         **options: Any,
     ) -> None:
         """Bind a graph and the links; reads those of the first batches."""
@@ -128,6 +133,7 @@ class LinkNeighborLoader(NeighborLoader):
         self._negatives = _negatives(graph, self._edge_type, neg_sampling, neg_sampling_ratio)
         self._link_batch, self._drop_last = own["batch_size"], own["drop_last"]
         self._link_rank, self._link_world = rank, world_size
+        self._excludes_links = exclude_seed_edges
         self._links = LinkSeeds(
             graph,
             self._edge_type,
@@ -336,11 +342,15 @@ class LinkNeighborLoader(NeighborLoader):
         labels = None if self._edge_label is None else self._edge_label[store.input_id]
         sources = torch.from_numpy(batch.source_places)
         targets = torch.from_numpy(batch.target_places)
+        if self._excludes_links:
+            of_nodes = [name for name, key in self._arrays.items() if key.startswith("nodes/")]
+            ends = (sources[:count], targets[:count])
+            leave_out_links(data, self.graph, self._edge_type, ends, of_nodes)
         times = None if batch.source_times is None else torch.from_numpy(batch.source_times)
         if self._negatives is not None and self._negatives.mode == "triplet":
             source.src_index = sources
             target.dst_pos_index = targets[:count]
-            negatives = targets[count:].view(count, int(self._negatives.amount))
+            negatives = targets[count:].view(-1, count).t().contiguous()
             target.dst_neg_index = negatives.view(-1) if negatives.shape[1] == 1 else negatives
             if times is not None:
                 source.seed_time = target.seed_time = times
@@ -368,7 +378,8 @@ def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[Any] | None]:
     links = given
     if graph.is_typed:
         if isinstance(given, (tuple, list)) and len(given) == 2 and not isinstance(given[0], str):
-            edge_type, links = edge_type_of(graph, given[0]), given[1]
+            links = given[1]
+            edge_type = edge_type_of(graph, given[0], may_lack_edges=links is not None)
         else:
             edge_type, links = edge_type_of(graph, given), None
     if links is None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.csc import Edges, RowOrder, count_links, edge_blocks, first_ids, reading_bytes
+from outercore.edge_types import EdgeType, edge_type_key, only_between
 from outercore.errors import InvalidError
-from outercore.graph import EdgeType, edge_type_key
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -53,7 +53,8 @@ class LinkBatch:
     """The links of a batch.
 
     Shapes: `links` int64 [n], places among all; of sources int64 [n + binary negatives]; of targets
-    likewise, or [n + n x amount] for triplets, whose negatives follow link by link.
+    likewise, or [n + n x amount] for triplets, whose negatives follow round by round as in PyG: one
+    of each link, then the next one of each.
     """
 
     links: NDArray[np.int64]
@@ -170,6 +171,10 @@ class LinkSeeds:
         now = self._times_of(links[of])
         random = _generator(self._seed, _OF_NEGATIVES, epoch, number)
         drawn = self._drawn(len(of), sources[of] if is_triplet else None, now, random)
+        if is_triplet:
+            # Drawn link by link.
+            order = np.arange(len(of)).reshape(len(links), -1).T.reshape(-1)
+            of, drawn = of[order], drawn[:, order]
         of_targets = np.concatenate([own, of])
         targets = np.concatenate([targets, drawn[1]])
         if is_triplet:
@@ -199,7 +204,9 @@ class LinkSeeds:
                 pairs[0, wrong] = self._ends[0].draw(len(wrong), at, random)
             pairs[1, wrong] = self._ends[1].draw(len(wrong), at, random)
             again = pairs[:, wrong]
-            is_edge = self._edges.has(again[0], again[1], at)
+            is_edge = np.zeros(len(wrong), bool)
+            if self._edge_type in self._graph.edge_types:
+                is_edge = self._edges.has(again[0], again[1], at)
             if self._edge_type[0] == self._edge_type[2]:
                 is_edge |= again[0] == again[1]
             wrong = wrong[is_edge]
@@ -337,15 +344,24 @@ def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[Any]:
     return links
 
 
-def edge_type_of(graph: Graph, given: Any) -> EdgeType:
-    """An edge type that is there.
+def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> EdgeType:
+    """An edge type that is there, or the only one between a pair of node types.
 
-    Errors: `InvalidError` for one that is not.
+    Links that `may_lack_edges` may also be of another type where nothing leads between its ends.
+
+    Errors: `InvalidError` for one that is not; for a pair with several.
     """
     known = graph.edge_types if graph.is_typed else [("node", "edge", "node")]
     if isinstance(given, (tuple, list)) and tuple(given) in known:
         source, relation, target = given
         return source, relation, target
+    if isinstance(given, (tuple, list)) and (between := only_between(given, known)) is not None:
+        return between
+    if may_lack_edges and isinstance(given, (tuple, list)) and len(given) in (2, 3):
+        source, relation, target = given[0], given[1] if len(given) == 3 else "to", given[-1]
+        is_new = (source, target) not in {(one[0], one[2]) for one in known}
+        if is_new and {source, target} <= set(graph.node_types):
+            return source, relation, target
     raise InvalidError(
         f"edge_label_index: edge type {given!r} is not in the graph\n"
         f"hint: it has {', '.join(edge_type_key(one) for one in known)}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
@@ -20,6 +21,7 @@ from outercore.far import Far
 from outercore.graph import EdgeType, Graph, edge_type_key
 from outercore.likeness import missing_attribute
 from outercore.loader_arguments import ARGUMENTS, check_arguments
+from outercore.loader_data import LoaderData, take_for_inference
 from outercore.minibatches import FanOuts, InputNodes, MiniBatches, Source, opened
 from outercore.sample_rules import (
     EqualTimes,
@@ -49,7 +51,9 @@ class NeighborLoader(MiniBatches[Any]):
     Shapes of a batch with n nodes, s edges and F features: ``x`` float32 [n, F]; ``edge_index``
     int64 [2, s]; ``n_id`` int64 [n]; ``e_id`` int64 [s]; ``y`` int64 [n] or float32 [n, classes];
     a node array ``year`` as ``year`` [n, ...] and an edge array ``weight`` as ``edge_weight``
-    [s, ...], of the type in which they are stored (``bfloat16`` as float32).
+    [s, ...], of the type in which they are stored (``bfloat16`` as float32). ``x`` and ``y`` that
+    were given as tensors or arrays keep their shape, such as [n, 1] or [n]. Whole numbers in ``x``
+    and floats in ``y`` keep their type, too.
 
     Cost: nothing is read before the first iteration or :meth:`plan`. ``x`` is written by the core
     straight into the tensor's memory; ids are converted to int64 once, and that buffer is the
@@ -226,10 +230,15 @@ class NeighborLoader(MiniBatches[Any]):
         """The seeds in the code of a hint."""
         return code_of_nodes(data, graph, input_nodes)
 
+    @cached_property
+    def data(self) -> LoaderData:
+        """The data set, with the attributes of PyG's ``Data``, read when they are used."""
+        return LoaderData.of(self.graph)
+
     @property
-    def data(self) -> Graph:
-        """The data set."""
-        return self.graph
+    def node_sampler(self) -> SimpleNamespace:
+        """What PyG's models look at: ``num_neighbors``, as they were given."""
+        return SimpleNamespace(num_neighbors=self.num_neighbors)
 
     @property
     def num_workers(self) -> int:
@@ -278,7 +287,7 @@ class NeighborLoader(MiniBatches[Any]):
         if width:
             x = self._rows(len(n_id), width)
             self._core.gather(x.numpy())
-            data.x = x
+            data.x = torch.from_numpy(self._in_form(x.numpy(), "node"))
         else:
             data.num_nodes = len(n_id)
         if (labels := self._labels_of(n_id)) is not None:
@@ -308,7 +317,7 @@ class NeighborLoader(MiniBatches[Any]):
             if width := widths[node_type]:
                 x = self._rows(len(n_id), width)
                 self._core.gather(x.numpy(), node_type)
-                store.x = x
+                store.x = torch.from_numpy(self._in_form(x.numpy(), node_type))
             if self._rules.has_trees:
                 store.batch = torch.from_numpy(nodes["trees"])
             if node_type == labelled and (labels := self._labels_of(n_id)) is not None:
@@ -342,6 +351,9 @@ class NeighborLoader(MiniBatches[Any]):
         if own is None:
             return torch.empty((nodes, width), pin_memory=self._pin_memory)
         return torch.from_numpy(own)
+
+
+take_for_inference(NeighborLoader)
 
 
 def _callable(transform: Any) -> Any:

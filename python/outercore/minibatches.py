@@ -21,14 +21,19 @@ from outercore.batch_arrays import batch_arrays, own_names
 from outercore.batch_options import batch_options
 from outercore.config.fields import plain_json, whole
 from outercore.config.sizes import format_size, parse_size
-from outercore.csc import array_of
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.forecast import forecast
+from outercore.forms import (
+    compact_labels,
+    features_in_form,
+    given_forms,
+    labels_in_form,
+    rows_in_form,
+)
 from outercore.graph import EdgeType, Graph
-from outercore.graph_arrays import require_edges
+from outercore.graph_arrays import NODE, require_edges
 from outercore.input_nodes import Seeds
-from outercore.mapped import blocks
 from outercore.plans import LoaderPlan
 from outercore.ranks import share_of
 from outercore.sample_rules import SampleRules, input_times, sample_rules
@@ -65,6 +70,9 @@ class MiniBatches(ABC, Generic[Batch]):
     """
 
     _of_links: ClassVar[bool] = False
+    forms: Mapping[str, Any]
+    """The given forms of features and labels by key. Empty, they come as they are stored: features
+    as float32 [n, F], classes as int64 [n]."""
 
     def __init__(
         self,
@@ -100,8 +108,8 @@ class MiniBatches(ABC, Generic[Batch]):
         self._begun = 0
         # Epoch and next batch of the iteration that is running, or that was left before its end.
         self._running: tuple[int, int] | None = None
-        self._label_key = _label_key(graph, labels)
-        self._labels = _compact_labels(graph, self._label_key)
+        self._label_key, self.forms = _label_key(graph, labels), given_forms(graph)
+        self._labels = compact_labels(graph, self._label_key)
         node_type, seeds = "node", input_nodes
         if graph.is_typed:
             node_type, seeds = input_type(graph, input_nodes)
@@ -124,7 +132,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self._arrays = batch_arrays(
             graph,
             arrays,
-            besides=(*_keys_of(chosen), self._label_key, hotness),
+            besides=(*_feature_keys(chosen).values(), self._label_key, hotness),
             taken=own_names(self._rules, of_links=self._of_links),
         )
         self._config: dict[str, Any] = {
@@ -156,7 +164,7 @@ class MiniBatches(ABC, Generic[Batch]):
         if self._closed:
             raise InvalidError("the loader is closed\nhint: make a new one over the same graph")
         if self._labels is None:
-            self._labels = _compact_labels(self.graph, self._label_key)
+            self._labels = compact_labels(self.graph, self._label_key)
         rank, world_size = share_of(self._rank, self._world_size)
         self._config.update(rank=rank, world_size=world_size)
         # What another process has opened is neither used nor closed here: its threads are not here.
@@ -313,10 +321,23 @@ class MiniBatches(ABC, Generic[Batch]):
 
     def _named(self, rows: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The further arrays of a batch by their names there."""
-        return dict(zip(self._arrays, rows, strict=True))
+        found = zip(self._arrays.items(), rows, strict=True)
+        return {name: rows_in_form(one, self.forms.get(key)) for (name, key), one in found}
 
     def _labels_of(self, n_id: NDArray[Any]) -> NDArray[Any] | None:
-        return None if self._labels is None else _widen(self._labels[n_id])
+        if self._labels is None:
+            return None
+        return labels_in_form(self._labels[n_id], self.forms.get(self._label_key or ""))
+
+    def _in_form(self, x: NDArray[Any], node_type: str) -> NDArray[Any]:
+        """Features of a node type as they were given."""
+        key = _feature_keys(self._config).get(node_type)
+        if key is None:
+            return x
+        # Steps of int8 are not the whole numbers themselves.
+        is_exact = self._config["precision"] == "exact"
+        stored = self.graph.arrays[key]["dtype"] if is_exact else "float32"
+        return features_in_form(x, stored, self.forms.get(key))
 
     def plan(self) -> dict[str, Any]:
         """The memory plan: what lives where, batches per group, expected reads per batch.
@@ -432,10 +453,12 @@ def opened(graph: Source) -> Graph:
     return graph
 
 
-def _keys_of(chosen: dict[str, Any]) -> list[str | None]:
-    """The keys of the feature arrays that are delivered."""
-    typed = chosen.get("typed_features", {}).values()
-    return [chosen.get("features"), *(choice.get("array") for choice in typed)]
+def _feature_keys(chosen: dict[str, Any]) -> dict[str, str | None]:
+    """The key of the features that are delivered, by node type; `None` for those of a file."""
+    if "features" in chosen:
+        return {NODE: chosen["features"]}
+    typed = chosen.get("typed_features", {})
+    return {node_type: choice.get("array") for node_type, choice in typed.items()}
 
 
 def _feature_choice(graph: Graph, features: Any) -> dict[str, str]:
@@ -461,31 +484,3 @@ def _label_key(graph: Graph, labels: str | None) -> str | None:
         labels = f"nodes/{graph.labelled_type}/{labels}"
     key: str = graph.manifest["roles"]["labels"] if labels == "y" else graph.key(labels)
     return key
-
-
-def _compact_labels(graph: Graph, key: str | None) -> NDArray[Any] | None:
-    """Labels in the smallest type that holds them: they stay in memory, one entry a node."""
-    if key is None:
-        return None
-    if not np.issubdtype(_dtype(graph, key), np.integer):
-        return graph.array(key)
-    values = array_of(graph, key)
-    least = min((int(block.min()) for _, block in blocks(values)), default=0)
-    most = max((int(block.max()) for _, block in blocks(values)), default=0)
-    fitting = (np.int8, np.int16, np.int32)
-    holds = (np.iinfo(kind).min <= least and most <= np.iinfo(kind).max for kind in fitting)
-    kind = next((kind for kind, does in zip(fitting, holds, strict=True) if does), values.dtype)
-    labels = np.empty(values.shape, kind)
-    for first, block in blocks(values):
-        labels[first : first + len(block)] = block
-    return labels
-
-
-def _dtype(graph: Graph, key: str) -> Any:
-    """The type of an array; of `bfloat16`, which NumPy lacks, that of its values in memory."""
-    name = graph.arrays[key]["dtype"]
-    return np.dtype(np.float32 if name == "bfloat16" else name)
-
-
-def _widen(labels: NDArray[Any]) -> NDArray[Any]:
-    return labels.astype(np.int64) if np.issubdtype(labels.dtype, np.integer) else labels

@@ -55,10 +55,10 @@ class SampledSubgraph(ShortRepr):
     """Seeds, then new nodes of every hop."""
     num_sampled_edges: list[int]
     """Edges of every hop."""
-    x: NDArray[np.float32] | None = None
-    """[n, F] features."""
+    x: NDArray[Any] | None = None
+    """[n, F] features, float32; from arrays as these were: whole numbers, one dimension."""
     y: NDArray[Any] | None = None
-    """[n] or [n, classes] labels: integers as int64, -1 where a node has none; others as stored."""
+    """[n] or [n, classes] labels: integers as int64, -1 where a node has none; others as given."""
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     """Further arrays where asked for, as stored: ``year`` [n, ...], ``edge_weight`` [s, ...]."""
 
@@ -233,4 +233,5 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
             own = self._core.row_array(nodes, width)
             x = np.empty((nodes, width), dtype=np.float32) if own is None else own
             self._core.gather(x)
+            x = self._in_form(x, "node")
         return SampledSubgraph(**parts, x=x, y=self._labels_of(parts["n_id"]))

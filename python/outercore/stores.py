@@ -22,6 +22,7 @@ from outercore.chosen_rows import chosen_rows
 from outercore.csc import csc, edge_rows
 from outercore.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError, UnsupportedError
+from outercore.forms import given_forms, rows_in_form
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -149,7 +150,8 @@ class FeatureStore(PyGFeatureStore):
                     f"array `{key}`: the batch has something else under the name `{own}`\n"
                     "hint: import the array under another name"
                 )
-            store[own] = torch.from_numpy(self._graph.rows(key, store.e_id.numpy()))
+            rows = self._graph.rows(key, store.e_id.numpy())
+            store[own] = torch.from_numpy(rows_in_form(rows, self._form(key)))
         return batch
 
     def view(self, *args: Any, **kwargs: Any) -> ArrayView:
@@ -207,13 +209,18 @@ class FeatureStore(PyGFeatureStore):
     def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
         key = self._key(attr)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
-            return torch.from_numpy(self._graph.array(key))
-        ids = chosen_rows(attr.index, int(self._graph.arrays[key]["shape"][0]), key)
-        found = torch.from_numpy(self._graph.rows(key, ids))
+            return torch.from_numpy(rows_in_form(self._graph.array(key), self._form(key)))
+        ids = chosen_rows(attr.index, int(self._graph.arrays[key]["shape"][0]), key, from_end=True)
+        found = torch.from_numpy(rows_in_form(self._graph.rows(key, ids), self._form(key)))
         return found if ids.ndim else found[0]
 
+    def _form(self, key: str) -> Any:
+        return given_forms(self._graph).get(key)
+
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
-        return tuple(self._graph.arrays[self._key(attr)]["shape"])
+        key = self._key(attr)
+        shape, form = self._graph.arrays[key]["shape"], self._form(key)
+        return tuple(shape) if form is None else (shape[0], *form["row_shape"])
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """Every node array. PyG's loaders deliver all of these, by node ids."""
@@ -229,6 +236,7 @@ class FeatureStore(PyGFeatureStore):
 class GraphStore(PyGGraphStore):
     """The topology of a data set by edge type, in CSC.
 
+    ``coo`` is in the order of the imported edges, so that a label of each edge fits.
     ``coo``, ``csr`` and ``csc`` return the edge id of each arc beside the topology. PyG's samplers
     take it for ``edge_permutation``, so that ``e_id`` is the row of the imported edge list; a
     custom sampler has to do the same.
@@ -238,10 +246,13 @@ class GraphStore(PyGGraphStore):
     ids take another 8 bytes an arc. Outercore's own loader does not.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        """Serve the topology of ``graph``."""
+    def __init__(self, graph: Graph, time_attr: str = "time") -> None:
+        """Serve the topology of ``graph``.
+
+        In CSC the sources of a node ascend by their array ``time_attr``, where they have it.
+        """
         super().__init__()
-        self._graph = graph
+        self._graph, self._time_attr = graph, time_attr
 
     @property
     def graph(self) -> Graph:
@@ -256,15 +267,7 @@ class GraphStore(PyGGraphStore):
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
         edge_type = self._edge_type(edge_attr)
-        if edge_type is None:
-            return None
-        offsets, sources = csc(self._graph, edge_type)
-        if edge_attr.layout == EdgeLayout.CSC:
-            return torch.from_numpy(sources), torch.from_numpy(offsets)
-        if edge_attr.layout == EdgeLayout.COO:
-            targets = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-            return torch.from_numpy(sources), torch.from_numpy(targets)
-        return None
+        return None if edge_type is None else self._arcs(edge_type, edge_attr.layout)[:2]
 
     def _edge_type(self, attr: EdgeAttr) -> EdgeType | None:
         """The edge type of the data set; ``None`` where it has none such."""
@@ -277,13 +280,45 @@ class GraphStore(PyGGraphStore):
         self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The arcs in a layout, and the edge id of each: what PyG's samplers make ``e_id`` of."""
-        row, col, order = super()._edge_to_layout(attr, layout, store)
         edge_type = self._edge_type(attr)
-        rows = None if edge_type is None else edge_rows(self._graph, edge_type)
-        if rows is None:
-            return row, col, order
-        ids = torch.from_numpy(rows)
-        return row, col, ids if order is None else ids[order]
+        if edge_type is None:
+            raise KeyError(attr.edge_type)
+        return self._arcs(edge_type, layout)
+
+    def _arcs(
+        self, edge_type: EdgeType, layout: EdgeLayout
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        offsets, sources = csc(self._graph, edge_type)
+        targets = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        ids = edge_rows(self._graph, edge_type)
+        order: NDArray[np.int64] | None
+        if layout == EdgeLayout.COO:
+            order = None if ids is None else np.argsort(ids, kind="stable")
+        elif layout == EdgeLayout.CSR:
+            order = np.argsort(sources, kind="stable")
+        else:
+            order = self._by_time(edge_type, sources, targets)
+        if order is not None:
+            ids = order if ids is None else ids[order]
+            sources, targets = sources[order], targets[order]
+        ends: tuple[NDArray[np.int64], NDArray[np.int64]] = (sources, targets)
+        if layout == EdgeLayout.CSC:
+            ends = (sources, offsets)
+        elif layout == EdgeLayout.CSR:
+            counts = np.bincount(sources, minlength=self._graph.node_types[edge_type[0]])
+            ends = (np.concatenate([[0], np.cumsum(counts)]), targets)
+        row, col = (torch.from_numpy(end) for end in ends)
+        return row, col, None if ids is None else torch.from_numpy(ids)
+
+    def _by_time(
+        self, edge_type: EdgeType, sources: NDArray[np.int64], targets: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """The order in which the sources of each target ascend by time, as PyG's temporal sampling
+        expects; `None` where they have no times."""
+        key = f"nodes/{edge_type[0]}/{self._time_attr}"
+        if key not in self._graph.arrays:
+            return None
+        return np.lexsort((self._graph.array(key)[sources], targets))
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """Every edge type, in CSC."""

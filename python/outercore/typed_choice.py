@@ -8,6 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from outercore.edge_types import only_between
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import edge_type_key
 from outercore.likeness import suggestion
@@ -36,6 +37,8 @@ def numbers(graph: Graph, given: Any, *, of_nodes: bool) -> dict[str, Any]:
     keys: dict[Any, str] = {one: edge_type_key(one) for one in graph.edge_types}
     if of_nodes:
         keys = {name: name for name in graph.node_types}
+    else:
+        given = {only_between(one, [*keys]) or one: of for one, of in given.items()}
     unknown = [one for one in given if one not in keys]
     if unknown:
         raise InvalidError(

@@ -54,6 +54,22 @@ def test_what_is_added_is_what_an_import_would_have_made(plain: Path, outcome: A
     assert batch.year.tolist()[:2] == [2000, 1999]
 
 
+def test_labels_and_features_that_are_replaced_come_as_the_new_ones_were(
+    plain: Path, outcome: Any
+) -> None:
+    labels = (np.array([[0], [1], [2]]), np.array([2, 1, 0]), np.array([[0.5], [1], [2]], "f4"))
+    features = (np.array([3, 4, 5], np.int8), np.ones((3, 2), "f4"), np.array([[7], [8], [9]]))
+    for y, x in zip(labels, features, strict=True):
+        np.save("y.npy", y)
+        np.save("x.npy", x)
+        told = outcome("add", plain, "--labels", "y.npy", "--features", "x.npy", "--overwrite")
+        assert told[0] == 0, told
+        batch = next(iter(oc.NeighborLoader(plain, [1], batch_size=3)))
+        for found, given in ((batch.y.numpy(), y), (batch.x.numpy(), x)):
+            assert found.dtype == given.dtype
+            np.testing.assert_array_equal(found, given[batch.n_id.numpy()])
+
+
 def test_what_is_added_is_shown_in_words(plain: Path, outcome: Any) -> None:
     np.save("other.npy", np.zeros(oc.open(plain).num_nodes, np.int64))
     code, out, err = outcome("add", plain, "--array", "my_other=other.npy", "--labels", "other.npy")

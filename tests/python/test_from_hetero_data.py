@@ -69,7 +69,7 @@ def test_all_values_arrive_and_batches_lead_back_to_them(tmp_path: Path) -> None
 
 def test_a_note_names_what_is_not_taken(tmp_path: Path) -> None:
     data = graph_of_papers()
-    data[CITES].colour = torch.zeros(70)
+    data[CITES].colour = ["red"] * 70
     data.note = 1
     with pytest.warns(UserWarning, match="not taken") as told:
         oc.from_pyg(data, tmp_path / "graph")

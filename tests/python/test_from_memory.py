@@ -342,3 +342,104 @@ def test_values_in_place_of_names_of_columns_are_told(tmp_path: Path) -> None:
     for given in ({"labels": np.array([0, 1, 0])}, {"features": np.eye(3)}):
         with pytest.raises(InvalidError, match=r"expected names of columns of nodes"):
             oc.from_pandas(PAIRS, tmp_path / "g", nodes=nodes, **given)
+
+
+def path_with(of: str, values: dict[int, Any], multi: bool = False) -> nx.Graph:
+    """Nodes 0 to 3 in a row, with the attribute `age` at some nodes or edges."""
+    graph = nx.path_graph(4, create_using=nx.MultiGraph if multi else nx.Graph)
+    ends = [*getattr(graph, of)]
+    for place, value in values.items():
+        getattr(graph, of)[ends[place]]["age"] = value
+    return graph
+
+
+@pytest.mark.parametrize("of", ["nodes", "edges"])
+def test_fractions_that_some_nodes_or_edges_lack_are_nan_with_a_note(
+    tmp_path: Path, of: str
+) -> None:
+    for number, values in enumerate(
+        ({0: 3.5, 1: 2}, {0: np.float32(1.5), 1: None}, {0: float("nan"), 2: 1.5})
+    ):
+        given = path_with(of, values)
+        lacking = sum(values.get(place) is None for place in range(len(getattr(given, of))))
+        with pytest.warns(UserWarning, match=f"`age`: {lacking} of . {of} have none, which is NaN"):
+            graph = oc.from_networkx(given, tmp_path / str(number))
+        found = graph.array(f"{of}/{of.removesuffix('s')}/age")
+        expected = [np.nan if values.get(place) is None else values[place] for place in range(3)]
+        np.testing.assert_array_equal(found[:3], expected)
+
+
+@pytest.mark.parametrize(
+    ("of", "multi"), [("nodes", False), ("edges", False), ("nodes", True), ("edges", True)]
+)
+def test_whole_numbers_that_some_lack_are_refused_with_a_call_that_works(
+    tmp_path: Path, of: str, multi: bool
+) -> None:
+    graph = path_with(of, {0: 3, 1: None}, multi)
+    with pytest.raises(InvalidError, match=f"`age`: . of . {of} have none") as refused:
+        oc.from_networkx(graph, tmp_path / "g")
+    assert "pandas" not in str(refused.value)
+    exec(str(refused.value).split("hint: `")[1].split("`")[0], {"networkx": nx, "graph": graph})
+    stored = oc.from_networkx(graph, tmp_path / "g").array(f"{of}/{of.removesuffix('s')}/age")
+    assert sorted(stored.tolist())[-2:] == [0, 3]
+
+
+def test_gaps_that_have_a_meaning_are_no_gaps(tmp_path: Path) -> None:
+    graph = nx.path_graph(3)
+    graph.nodes[0]["kind"], graph.edges[0, 1]["weight"] = 1, 5
+    stored = oc.from_networkx(graph, tmp_path / "g", labels="kind")
+    assert stored.array("y").tolist() == [1, -1, -1]
+    assert sorted(stored.array("edges/edge/weight").tolist()) == [1, 5]
+    with pytest.raises(InvalidError, match="2 of 3 nodes have none, expected a value for each"):
+        oc.from_networkx(
+            path_with("nodes", {0: 1.5}).subgraph([0, 1, 2]), tmp_path / "x", features="age"
+        )
+    kept = oc.from_networkx(
+        path_with("nodes", {0: 3}), tmp_path / "kept", options=oc.ImportOptions(allow_nan=True)
+    )
+    np.testing.assert_array_equal(kept.array("nodes/node/age"), [3, np.nan, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("large", [2**63, 2**64, 2**70, -(2**64)])
+def test_ids_beyond_64_bits_are_refused_with_a_call_that_works(tmp_path: Path, large: int) -> None:
+    graph = nx.DiGraph([(large, 1), (1, 2)])
+    with pytest.raises(InvalidError, match=f"source ids: {large} does not fit into 64") as refused:
+        oc.from_networkx(graph, tmp_path / "g")
+    call = str(refused.value).split("`")[1]
+    known = {"networkx": nx, "graph": graph}
+    exec(call, known)
+    assert oc.from_networkx(known["graph"], tmp_path / "g").num_nodes == 3
+    edges = pd.DataFrame({"source": [large, 1], "target": [1, 2]}, dtype=object)
+    with pytest.raises(InvalidError, match=f"{large} does not fit into 64 bits"):
+        oc.from_pandas(edges, tmp_path / "p")
+
+
+def test_hints_are_in_words_of_the_library_that_is_used(tmp_path: Path) -> None:
+    x = np.array([[1.0], [np.nan], [2.0]])
+    ends = [(0, 1), (1, 2)]
+    ring = scipy.sparse.coo_array((np.ones(2), tuple(zip(*ends, strict=True))), (3, 3))
+    graph = nx.Graph(ends)
+    nx.set_node_attributes(graph, dict(enumerate(x[:, 0])), "age")
+    frame = pd.DataFrame(ends, columns=["source", "target"])
+    nodes = pd.DataFrame({"id": [0, 1, 2], "age": x[:, 0]})
+    data = SimpleNamespace(
+        **{**dgl_graph().__dict__, "ndata": {"feat": torch.tensor([[np.nan]] * 4)}}
+    )
+    libraries = ("pandas", "networkx", "numpy", "torch")
+    for function, own, call in (
+        (oc.from_networkx, "networkx", lambda out: oc.from_networkx(graph, out)),
+        (oc.from_pandas, "nodes[", lambda out: oc.from_pandas(frame, out, nodes=nodes)),
+        (oc.from_scipy, "numpy", lambda out: oc.from_scipy(ring, out, features=x)),
+        (oc.from_dgl, "torch", lambda out: oc.from_dgl(data, out)),
+    ):
+        with pytest.raises(InvalidError, match="NaN") as refused:
+            call(tmp_path / function.__name__)
+        hint = str(refused.value).split("hint: ")[1]
+        assert own in hint
+        assert not [one for one in libraries if one != own and one in hint]
+    for labels, hint in (("ab1", "relabel_nodes"), ([(1, 2), (3, 4)], "convert_node_labels")):
+        graph = nx.path_graph(0)
+        graph.add_edges_from([(labels[0], labels[1]), (labels[-1] if hint[0] == "c" else 1, 2)])
+        with pytest.raises(InvalidError) as refused:
+            oc.from_networkx(graph, tmp_path / "n")
+        assert "pandas" not in str(refused.value)

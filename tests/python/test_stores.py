@@ -67,8 +67,12 @@ def test_an_edge_type_is_asked_for_in_csc_and_coo(typed: oc.Graph) -> None:
     _, store = typed.pyg()
     rows, columns = store.get_edge_index(EdgeAttr(WRITES, EdgeLayout.COO))
     sources, offsets = store.get_edge_index(EdgeAttr(WRITES, EdgeLayout.CSC))
-    assert torch.equal(rows, sources)
+    starts, targets = store.get_edge_index(edge_type=WRITES, layout="csr")
+    ids, of_rows = store.csc([WRITES])[2][WRITES], store.csr([WRITES])[2][WRITES]
+    assert torch.equal(rows[ids], sources)
     assert torch.equal(columns.bincount(minlength=COUNTS["paper"]), offsets.diff())
+    assert torch.equal(rows.bincount(minlength=COUNTS["author"]), starts.diff())
+    assert torch.equal(columns[of_rows], targets)
     with pytest.raises(KeyError):
         store.get_edge_index(EdgeAttr(("author", "reads", "paper"), EdgeLayout.CSC))
 
@@ -166,7 +170,7 @@ def test_what_is_no_row_is_refused(plain: oc.Graph) -> None:
     store, _ = plain.pyg()
     for index, text in [
         ([3, 60], "no row 60, it has rows 0 to 59"),
-        (torch.tensor([-1]), "no row -1"),
+        (torch.tensor([-61]), "no row -61"),
         (2.5, "index of type float64"),
         ([[1]], r"index of type int64 and shape \(1, 1\)"),
         (torch.ones(3, dtype=torch.bool), r"mask of shape \(3,\), expected \(60,\)"),

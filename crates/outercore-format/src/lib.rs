@@ -21,7 +21,7 @@ mod widen;
 
 pub use checksum::Checksum;
 pub use dtype::DType;
-pub use manifest::{ArrayEntry, EdgeType, Live, Manifest, NodeType, Provenance, Roles};
+pub use manifest::{ArrayEntry, EdgeType, Given, Live, Manifest, NodeType, Provenance, Roles};
 pub use npy::NpyHeader;
 pub use schema::{EdgeRange, NodeRange, Schema};
 pub use timestamp::utc_timestamp;

@@ -121,6 +121,19 @@ pub struct Roles {
     /// Number of classes the labels have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u64>,
+    /// Features and labels by key that were given in another form than that in which they are
+    /// stored. Batches have them in this form.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub given: BTreeMap<String, Given>,
+}
+
+/// The form of rows as their owner had them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Extent of each dimension after the first.
+    pub row_shape: Vec<u64>,
 }
 
 /// How a data set came to be; informs people, decides nothing.

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use outercore_core::{Bytes, Error, Result};
-use outercore_format::{DType, Manifest, Provenance};
+use outercore_format::{DType, Given, Manifest, Provenance};
 use outercore_io::RealDisk;
 use outercore_store::arrays::{ArrayBuilder, ArraySpec, ArraySummary, NonFinite, Target};
 use outercore_store::generate::{self, PlantedOptions, RmatOptions};
@@ -93,6 +93,8 @@ pub struct ArrayOptions {
     task: Option<String>,
     /// The node type, or edge type, that it belongs to in a graph of several.
     pub of_type: Option<String>,
+    /// The form that batches have, where it is another one than the stored form.
+    given: Option<Given>,
 }
 
 impl ArrayOptions {
@@ -103,6 +105,7 @@ impl ArrayOptions {
             spec.of_type = self.of_type.clone();
         }
         spec.dtype = self.dtype.as_deref().map(str::parse).transpose()?;
+        spec.given.clone_from(&self.given);
         spec.task = self.task.as_deref().map(str::parse).transpose()?;
         if self.allow_nan {
             spec.non_finite = NonFinite::Allow;

@@ -13,8 +13,8 @@ import numpy as np
 from outercore.batch_arrays import RESERVED
 from outercore.graph import EdgeType, Graph
 from outercore.sources.graph import ImportOptions
-from outercore.sources.memory_graph import TOPOLOGY, MemoryGraph, write
-from outercore.sources.pyg_attributes import MASKS, numpy_of
+from outercore.sources.memory_graph import MemoryGraph, write
+from outercore.sources.pyg_attributes import MASKS, TOPOLOGY, numpy_of
 from outercore.sources.python_calls import called_from_python, require_kind
 from outercore.sources.typed.pyg import import_hetero
 
@@ -65,6 +65,7 @@ def from_dgl(
         features=(features,) if features is not None and features in nodes else (),
         labels=labels if labels in nodes else None,
         splits=chosen,
+        keeps_form=True,
     )
     return write(found, out, options)
 

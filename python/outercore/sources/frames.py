@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from numbers import Integral, Number
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def from_pandas(
         node_ids,
         columns,
         ids_hint=ids_hint,
+        names_hint="number the nodes first: `codes, names = pandas.factorize(ids)`",
         features=features,
         labels=labels,
         splits=splits or {},
@@ -122,14 +124,26 @@ def from_networkx(
     )
     ids, of_nodes = [*graph.nodes], [attributes for _, attributes in graph.nodes(data=True)]
     edges = [*graph.edges(data=True)]
+    of_edges = [attributes for _, _, attributes in edges]
+    gaps: dict[str, str] = {}
+    if options is None or not options.allow_nan:
+        # A node without a label has none; an edge without a weight has 1.
+        gaps = _gaps(
+            "nodes", of_nodes, (labels,), [features] if isinstance(features, str) else features
+        )
+        gaps |= _gaps("edges", of_edges, ("weight",), ())
     found = MemoryGraph(
         "from_networkx",
         _objects([source for source, _, _ in edges]),
         _objects([target for _, target, _ in edges]),
-        _attributes([attributes for _, _, attributes in edges], {"weight": 1}),
+        _attributes(of_edges, {"weight": 1}),
         _objects(ids),
         _attributes(of_nodes, {}),
         undirected=not graph.is_directed(),
+        ids_hint="make all of them texts: `graph = networkx.relabel_nodes(graph, str)`",
+        names_hint="number the nodes: `graph = networkx.convert_node_labels_to_integers(graph)`",
+        with_gaps=frozenset(gaps),
+        notes=[*gaps.values()],
         column="attribute",
         features=features,
         labels=labels,
@@ -195,6 +209,7 @@ def from_scipy(
         features=() if features is None else ("features",),
         labels=None if labels is None else "labels",
         splits=splits or {},
+        keeps_form=True,
     )
     return write(graph, out, options)
 
@@ -244,6 +259,35 @@ def _objects(values: list[Any]) -> Any:
     found = np.empty(len(values), object)
     found[:] = values
     return found
+
+
+def _gaps(
+    of: str, rows: list[dict[Any, Any]], filled: Collection[str | None], whole: Collection[Any]
+) -> dict[str, str]:
+    """Notes about attributes with fractions that some nodes or edges lack, by their names.
+
+    Attributes in `filled` have values anyway. Those in `whole` are features, which all nodes need.
+
+    Errors: `InvalidError` for an attribute of whole numbers: NaN would make fractions of them.
+    """
+    notes: dict[str, str] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row[name] for row in rows if row.get(name) is not None]
+        lacking = len(rows) - len(values)
+        is_number = all(isinstance(one, Number) and not isinstance(one, bool) for one in values)
+        if not lacking or name in filled or not values or not is_number:
+            continue
+        where = f"from_networkx: attribute `{name}`: {lacking} of {len(rows)} {of} have none"
+        if all(isinstance(one, Integral) for one in values) or name in whole:
+            function = f"set_{of.removesuffix('s')}_attributes"
+            lack = f"{{one: 0 for one in graph.{of} if graph.{of}[one].get({name!r}) is None}}"
+            raise InvalidError(
+                f"{where}, expected a value for each\n"
+                f"hint: `networkx.{function}(graph, {lack}, {name!r})` gives the others 0; "
+                "by `options=oc.ImportOptions(allow_nan=True)` they have NaN"
+            )
+        notes[str(name)] = f"{where}, which is NaN"
+    return notes
 
 
 def _attributes(rows: list[dict[Any, Any]], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -237,11 +237,16 @@ def feed_array(
 ) -> None:
     """Hands an array to the importer, whole or chunk by chunk."""
     rows = array.rows
-    described: dict[str, Any] = {"allow_nan": options.allow_nan, "of_type": array.of_type}
+    described: dict[str, Any] = {
+        "allow_nan": options.allow_nan or rows.has_gaps,
+        "of_type": array.of_type,
+    }
     if array.role == "features":
         described["dtype"] = options.feature_dtype or (None if rows.typed else "float32")
     if array.role == "labels":
         described["task"] = options.task
+    if rows.keeps_form and _differs(array):
+        described["given"] = {"dtype": rows.dtype.name, "row_shape": rows.row_shape}
     if rows.path is not None:
         described["in_place"] = options.in_place and array.role == "features"
         importer.array_npy(array.role, array.name, rows.path, described)
@@ -251,6 +256,21 @@ def feed_array(
     for chunk in _counted(rows, array.name or array.role, stored, progress):
         importer.array_push(chunk)
     importer.array_end()
+
+
+def _differs(array: NodeArray) -> bool:
+    """Whether batches would have the array in another form than that in which it is given.
+
+    Features are stored in columns and come as float32. Labels, weights and times of one column are
+    stored without it.
+    Whole numbers as labels stay classes, whatever their width.
+    """
+    rows = array.rows
+    if array.role == "edge":
+        return rows.is_column
+    if array.role == "features":
+        return rows.width is None or rows.dtype.kind in "iub"
+    return array.role == "labels" and (rows.width == 1 or rows.dtype.kind == "f")
 
 
 def _counted(

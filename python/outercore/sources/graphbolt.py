@@ -284,7 +284,7 @@ def rows_of(part: Part, reading: Reading) -> RowSource:
     if part.format == "numpy":
         return open_rows(FileSpec(part.path, ()), reading)
     rows = from_array(str(part.path), _array(part))
-    return filled(replace(rows, files=states(part.path)), reading.fill)
+    return filled(replace(rows, files=states(part.path), keeps_form=True), reading.fill)
 
 
 def node_arrays(
@@ -372,7 +372,8 @@ def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) ->
         raise InvalidError(f"labels: sets have labels of the shapes {widths}, expected one")
     width = widths.pop()
     is_whole = all(values.dtype.kind in "iub" for _, values in labelled)
-    dtype = np.dtype(np.int64 if is_whole else np.float64)
+    types = (values.dtype for _, values in labelled)
+    dtype = np.dtype(np.int64) if is_whole else np.result_type(*types)
 
     def chunks() -> Iterator[NDArray[Any]]:
         for first in range(0, count, _STEP):
@@ -382,7 +383,8 @@ def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) ->
                 rows[ids[inside].astype(np.int64) - first] = values[inside]
             yield rows
 
-    return RowSource("labels of the task", dtype, width[0] if width else None, count, chunks)
+    columns = width[0] if width else None
+    return RowSource("labels of the task", dtype, columns, count, chunks, keeps_form=True)
 
 
 def open_untyped(root: Path, reading: Reading) -> GraphSource:

@@ -20,14 +20,13 @@ from outercore.sources.classes import class_arrays
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import digest_of, from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
-from outercore.sources.pyg_attributes import numpy_of, splits_of
+from outercore.sources.pyg_attributes import TOPOLOGY, numpy_of, splits_of
 from outercore.sources.rows import RowSource, from_array
 from outercore.sources.table import exactly
 from outercore.sources.texts import text_arrays
 from outercore.sources.triples import names_of
 from outercore.split_names import normal_split
 
-TOPOLOGY = ("offsets", "sources", "ids")
 _ABSENT = {"f": np.nan, "O": ""}
 """What a node without a row has; nodes need a row for values of other types."""
 
@@ -56,8 +55,16 @@ class MemoryGraph:
     """Ids, masks with a row for each row of `nodes`, or the names of such columns."""
     column: str = "column"
     """What messages call a column."""
+    keeps_form: bool = False
+    """Whether features and labels have a form of their own, as tensors do; columns have none."""
     ids_hint: str = ""
     """What to do where the ids of nodes are not of the kind that edges have."""
+    names_hint: str = ""
+    """What to do where ids are neither whole numbers nor texts, or too large."""
+    with_gaps: frozenset[str] = frozenset()
+    """Columns of numbers, of nodes or of edges, in which NaN stands for no value."""
+    notes: Sequence[str] = ()
+    """What was made of the graph, to be shown once."""
 
 
 def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) -> Graph:
@@ -90,7 +97,10 @@ class _Opening:
         columns = {"source ids": graph.source, "target ids": graph.target}
         if graph.node_ids is not None:
             columns["node ids"] = graph.node_ids
-        ids = {what: _ids(f"{graph.name}: {what}", values) for what, values in columns.items()}
+        ids = {
+            what: _ids(f"{graph.name}: {what}", values, graph.names_hint)
+            for what, values in columns.items()
+        }
         if len(ids["source ids"]) != len(ids["target ids"]):
             raise InvalidError(
                 f"{graph.name}: {len(ids['source ids'])} sources, {len(ids['target ids'])} targets"
@@ -114,9 +124,9 @@ class _Opening:
             [edges], arrays, self._count, graph.undirected, edge_arrays=self._edge_arrays()
         )
         if not self._not_taken:
-            return found, []
+            return found, [*graph.notes]
         listed = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
-        return found, [f"{graph.name}: not taken: {listed}"]
+        return found, [*graph.notes, f"{graph.name}: not taken: {listed}"]
 
     def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
         """Ids from 0 for every node, and how many nodes there are."""
@@ -187,11 +197,7 @@ class _Opening:
                     f"{graph.name}: no {graph.column} `{name}` of nodes; there are {known}"
                 )
         if graph.features:
-            parts = [self._numbers(name) for name in graph.features]
-            rows = np.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
-            if rows.dtype.kind != "f":
-                rows = exactly(rows, np.dtype(np.float32), f"{graph.name}: features")
-            found.append(NodeArray("features", "x", from_array("features", rows)))
+            found.append(NodeArray("features", "x", self._features()))
         if graph.labels:
             found += self._labels(graph.labels)
         used = {*graph.features, graph.labels}
@@ -209,8 +215,19 @@ class _Opening:
                 found += self._texts(name, self._in_order(where, values))
             else:
                 ordered = from_array(where, self._in_order(where, values))
+                ordered = replace(ordered, has_gaps=name in graph.with_gaps)
                 found.append(NodeArray("array", name, ordered))
         return found
+
+    def _features(self) -> RowSource:
+        graph = self._graph
+        parts = [self._numbers(name) for name in graph.features]
+        if graph.keeps_form and len(parts) == 1:
+            return replace(from_array("features", parts[0]), keeps_form=True)
+        rows = np.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
+        if rows.dtype.kind != "f":
+            rows = exactly(rows, np.dtype(np.float32), f"{graph.name}: features")
+        return from_array("features", rows)
 
     def _of_nodes(self, name: str) -> str:
         return f"{self._graph.name}: {self._graph.column} `{name}` of nodes"
@@ -223,7 +240,10 @@ class _Opening:
             raise InvalidError(f"{where}: expected numbers or texts")
         ordered = self._in_order(where, values, absent=-1)
         if values.dtype.kind != "O":
-            return [NodeArray("labels", "y", from_array("labels", ordered))]
+            # A value a node has no form of its own, a list a node has.
+            keeps_form = self._graph.keeps_form or ordered.ndim == 2
+            rows = replace(from_array("labels", ordered), keeps_form=keeps_form)
+            return [NodeArray("labels", "y", rows)]
         texts = pa.array(ordered, pa.large_string())
         return class_arrays("labels", where, lambda: iter([texts]), len(texts))
 
@@ -313,7 +333,9 @@ class _Opening:
                 raise InvalidError(
                     f"{where}: {len(values)} rows, expected {self._edge_index.shape[1]}"
                 )
-            found.append(_edge_array(name, from_array(where, values)))
+            rows = from_array(where, values)
+            has_gaps = name in self._graph.with_gaps
+            found.append(_edge_array(name, replace(rows, has_gaps=has_gaps)))
         return found
 
 
@@ -321,18 +343,21 @@ def _edge_array(name: str, rows: RowSource) -> EdgeArray:
     return EdgeArray(name, lambda _mirrored: rows)
 
 
-def _ids(where: str, values: Any) -> pa.Array:
+def _ids(where: str, values: Any, hint: str = "") -> pa.Array:
     """Ids as Arrow's whole numbers or large strings.
 
     Errors: `InvalidError` for missing ids, empty ones and those of another type.
     """
-    wrong = InvalidError(
-        f"{where}: expected whole numbers or texts\n"
-        "hint: number the nodes first: `codes, names = pandas.factorize(ids)`, or "
-        "`networkx.convert_node_labels_to_integers(graph)`"
-    )
+    mend = f"\nhint: {hint}" if hint else ""
+    wrong = InvalidError(f"{where}: expected whole numbers or texts{mend}")
     try:
         ids = pa.array(np.asarray(values), from_pandas=True)
+    except OverflowError:
+        largest = max((one for one in np.asarray(values).flat if isinstance(one, int)), key=abs)
+        raise InvalidError(
+            f"{where}: {largest} does not fit into 64 bits, expected whole numbers below 2^63, or "
+            f"texts{mend}"
+        ) from None
     except (pa.ArrowException, TypeError, ValueError):
         raise wrong from None
     if not len(ids):

@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import digest_of, from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
 from outercore.sources.pyg_attributes import (
-    EDGE_ATTRIBUTES,
     MASKS,
+    edge_attributes,
     edge_values,
     masks_of,
     node_arrays,
@@ -41,7 +44,8 @@ def from_pyg(
 ) -> Any:
     """Writes a PyG `Data` or `HeteroData` object as a data set and opens it.
 
-    Taken are `edge_index`, `x`, `y`, `edge_attr`, `edge_weight`, `edge_time`, the masks
+    Taken are `edge_index`, `x`, `y`, every attribute with a row for each edge, such as `edge_attr`,
+    `edge_type` and `time` (in batches `edge_attr`, `edge_type`, `edge_time`), the masks
     `train_mask`, `val_mask` and `test_mask` (their column `mask_column` where they have several),
     and the node attributes named in `arrays`, numbers or texts. `splits` maps names to ids or masks
     and wins over the masks. A warning names the attributes that are not taken. `options` are
@@ -73,19 +77,14 @@ def open_data(
     mask_column: int = 0,
 ) -> GraphSource:
     """The edges and arrays of a PyG `Data` object; arguments as `from_pyg`."""
-    if getattr(data, "edge_index", None) is None:
-        raise InvalidError(
-            f"PyG object {type(data).__name__}: expected `edge_index`, found none\n"
-            "hint: `adj_t` is not read; a `HeteroData` is written by `outercore.from_pyg`"
-        )
     found: list[NodeArray] = []
-    edge_index = numpy_of("data.edge_index", data.edge_index)
+    edge_index = _edge_index(data)
     for role, name in (("features", "x"), ("labels", "y")):
         value = getattr(data, name, None)
         if value is not None:
             found.append(NodeArray(role, name, rows_of(f"data.{name}", value)))  # type: ignore[arg-type]
     nodes = int(data.num_nodes)
-    taken = {array_name for array_name, _ in EDGE_ATTRIBUTES}
+    of_edges = edge_attributes(data, edge_index.shape[1])
     for name in arrays:
         if name in RESERVED:
             raise InvalidError(
@@ -95,11 +94,8 @@ def open_data(
         value = getattr(data, name, None)
         if value is None:
             raise InvalidError(f"PyG object: no attribute `{name}`; it has {data.keys()}")
-        if name in taken or (data.is_edge_attr(name) and not data.is_node_attr(name)):
-            raise InvalidError(
-                f"data.{name}: an attribute of edges, expected one of nodes\n"
-                "hint: `edge_attr`, `edge_weight` and `edge_time` are taken without being named"
-            )
+        if name in of_edges:
+            continue
         found += node_arrays(f"data.{name}", name, value, nodes)
     chosen = masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
     for name, ids in chosen.items():
@@ -116,14 +112,29 @@ def open_data(
             EdgeArray(name, lambda _mirrored, rows=rows: rows)  # type: ignore[misc]
             for name, rows in edge_values(data, edge_index)
         ],
-        notes=_not_taken(data, arrays, splits is not None),
+        notes=_not_taken(data, edge_index.shape[1], arrays, splits is not None),
     )
 
 
-def _not_taken(data: Any, arrays: tuple[str, ...], are_splits_given: bool) -> list[str]:
+def _edge_index(data: Any) -> NDArray[Any]:
+    """[2, edges] the ends; none of an object with nodes alone.
+
+    Errors: `InvalidError` where edges may be elsewhere.
+    """
+    if (given := getattr(data, "edge_index", None)) is not None:
+        return numpy_of("data.edge_index", given)
+    if not hasattr(data, "is_node_attr") or data.get("adj_t") is not None or not data.num_nodes:
+        raise InvalidError(
+            f"PyG object {type(data).__name__}: expected `edge_index`, found none\n"
+            "hint: `adj_t` is not read; a `HeteroData` is written by `outercore.from_pyg`"
+        )
+    return np.empty((2, 0), np.int64)
+
+
+def _not_taken(data: Any, edges: int, arrays: tuple[str, ...], are_splits_given: bool) -> list[str]:
     """A note that names the attributes nothing is made of."""
-    taken = {"edge_index", "x", "y", "num_nodes", *arrays}
-    taken.update(attribute for attribute, _ in EDGE_ATTRIBUTES)
+    of_edges = edge_attributes(data, edges)
+    taken = {"edge_index", "x", "y", "num_nodes", *arrays, *of_edges}
     for names in MASKS.values():
         there = [name for name in names if name in data]
         taken.update(there if are_splits_given else there[:1])

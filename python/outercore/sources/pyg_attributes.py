@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, from_array
 from outercore.sources.texts import text_arrays
 
-EDGE_ATTRIBUTES = (("edge_weight", "weight"), ("edge_time", "time"), ("edge_attr", "attr"))
-"""Attributes of edges, and the edge arrays they become."""
+_KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
+"""Attributes of edges whatever their length, and the edge arrays they become."""
+TOPOLOGY = ("offsets", "sources", "ids")
 MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
+
+
+def edge_attributes(data: Any, edges: int) -> dict[str, str]:
+    """Attributes with a row for each edge, with the edge arrays they become.
+
+    `data` is a `Data`, or the storage of an edge type. An edge array ``type`` comes in batches as
+    ``edge_type``, so that an attribute may have the prefix or lack it. Left out are what batches
+    have themselves, and the second of two attributes that would be one array.
+    """
+    found = {one: name for one, name in _KNOWN.items() if data.get(one) is not None}
+    for attribute in data.keys():  # noqa: SIM118  # A storage iterates over its values.
+        name = attribute.removeprefix("edge_")
+        is_taken = name in TOPOLOGY or (f"edge_{name}" in RESERVED and name != "norm")
+        if is_taken or name in found.values() or not _has_rows(data, attribute, edges):
+            continue
+        found[attribute] = name
+    return found
+
+
+def _has_rows(data: Any, attribute: str, edges: int) -> bool:
+    """Whether an attribute has numbers with a row for each edge, and none for each node."""
+    if hasattr(data, "is_edge_attr") and not data.is_edge_attr(attribute):
+        return False
+    value = data[attribute]
+    if not (hasattr(value, "dtype") and hasattr(value, "shape")) or len(value.shape) not in (1, 2):
+        return False
+    return len(value) == edges and numpy_of(attribute, value).dtype.kind in "biuf"
 
 
 def edge_values(data: Any, edge_index: NDArray, where: str = "data") -> list[tuple[str, RowSource]]:
@@ -24,10 +54,8 @@ def edge_values(data: Any, edge_index: NDArray, where: str = "data") -> list[tup
     Errors: `InvalidError` for another number of rows than edges, or times that are not whole.
     """
     found = []
-    for attribute, name in EDGE_ATTRIBUTES:
-        value = getattr(data, attribute, None)
-        if value is None:
-            continue
+    for attribute, name in edge_attributes(data, edge_index.shape[1]).items():
+        value = data[attribute]
         place = f"{where}.{attribute}"
         values = numpy_of(place, value)
         count = len(values) if values.ndim else 0
@@ -36,12 +64,13 @@ def edge_values(data: Any, edge_index: NDArray, where: str = "data") -> list[tup
                 f"{place}: {count} rows, expected {edge_index.shape[1]}: one for each column of "
                 "`edge_index`"
             )
-        if name != "attr" and values.ndim == 2:
+        is_column = name in ("weight", "time") and values.ndim == 2
+        if is_column:
             if values.shape[1] != 1:
                 raise InvalidError(f"{place}: {values.shape[1]} columns, expected one")
             values = values[:, 0]
-        rows = from_array(place, values)
-        if name == "time" and values.dtype.kind not in "iu":
+        rows = replace(from_array(place, values), keeps_form=True, is_column=is_column)
+        if attribute == "edge_time" and values.dtype.kind not in "iu":
             raise InvalidError(f"{place}: type {values.dtype}, expected whole numbers")
         found.append((name, rows))
     return found
@@ -133,7 +162,7 @@ def rows_of(where: str, value: Any) -> RowSource:
 
     Errors: as `numpy_of`.
     """
-    return from_array(where, numpy_of(where, value))
+    return replace(from_array(where, numpy_of(where, value)), keeps_form=True)
 
 
 def numpy_of(where: str, value: Any) -> NDArray:

@@ -20,18 +20,25 @@ _OPTION = re.compile(r"`--([a-z-]+)(?: ([^`]+))?`|--([a-z-]+)(?: ([a-z]+))?(?=:)
 """An option in a message: with backticks, or before a colon."""
 _FIELDS = {field.name: field.type for field in fields(ImportOptions)}
 _INSTEAD = (
-    (
-        "mend the file, give missing values a number (`--fill VALUE`)",
-        "give missing values a number (in pandas `nodes['NAME'] = nodes['NAME'].fillna(0)`)",
-    ),
     ("`--fill nan`", "`options=oc.ImportOptions(allow_nan=True)`"),
-    (
-        "`--add-reverse` adds",
-        "in PyG `data = torch_geometric.transforms.ToUndirected()(data)` adds",
-    ),
     ("name one by `--features`, or leave", "leave"),
 )
 """What hints say where no option is named as in Python, and what they say there."""
+_FILL, _REVERSE = "mend the file, give missing values a number (`--fill VALUE`)", "`--add-reverse`"
+_OF_FUNCTION = {
+    "from_pandas": {_FILL: "`nodes['NAME'] = nodes['NAME'].fillna(0)`"},
+    "from_networkx": {_FILL: "`networkx.set_node_attributes(graph, VALUES, 'NAME')`"},
+    "from_scipy": {_FILL: "`features = numpy.nan_to_num(features)`"},
+    "from_pyg": {
+        _FILL: "`data.x = torch.nan_to_num(data.x)`",
+        _REVERSE: "`data = torch_geometric.transforms.ToUndirected()(data)`",
+    },
+    "from_dgl": {
+        _FILL: "`graph.ndata['NAME'] = torch.nan_to_num(graph.ndata['NAME'])`",
+        _REVERSE: "`graph = dgl.AddReverse()(graph)`",
+    },
+}
+"""What does the same before a call of the function."""
 
 
 def called_from_python(
@@ -58,7 +65,7 @@ def called_from_python(
         try:
             return function(*given, **named)
         except OutercoreError as error:
-            error.args = (in_python(str(error)), *error.args[1:])
+            error.args = (in_python(str(error), function.__name__), *error.args[1:])
             raise
 
     return called
@@ -82,13 +89,18 @@ def _unknown(function: str, name: str, value: object, known: list[str]) -> Inval
     return InvalidError(f"{function}: unknown argument `{name}`\nhint: {hint}")
 
 
-def in_python(message: str) -> str:
-    """A message with the options of an import as arguments of Python.
+def in_python(message: str, function: str = "") -> str:
+    """A message with the options of an import as arguments of Python, for callers of `function`.
 
     Example:
         >>> in_python("`g` holds a data set\\nhint: pass `--overwrite` to replace it")
         '`g` holds a data set\\nhint: pass `options=oc.ImportOptions(overwrite=True)` to replace it'
     """
+    instead_here = _OF_FUNCTION.get(function, {})
+    if (fill := instead_here.get(_FILL)) is not None:
+        message = message.replace(_FILL, f"give missing values a number ({fill})")
+    if (reverse := instead_here.get(_REVERSE)) is not None:
+        message = message.replace(_REVERSE, reverse)
     for said, instead in _INSTEAD:
         message = message.replace(said, instead)
     return _OPTION.sub(_argument, message)

@@ -62,6 +62,19 @@ class RowSource:
     """Whether the file says the type of its numbers; text does not."""
     files: tuple[FileState, ...] = ()
     """What it is read from, as it was when it was opened."""
+    keeps_form: bool = False
+    """Whether batches have features and labels in this shape and type. A table has no form: its
+    columns are joined, and a gap makes whole numbers floats."""
+    is_column: bool = False
+    """Whether its owner had one value a row in a column, [rows, 1]."""
+    has_gaps: bool = False
+    """Whether NaN stands for values that are not there, whatever the options say."""
+
+    @property
+    def row_shape(self) -> list[int]:
+        """Extents of a row, as its owner had it."""
+        width = 1 if self.is_column else self.width
+        return [] if width is None else [width]
 
 
 @dataclass(frozen=True)
@@ -385,7 +398,7 @@ def npz_rows(member: NpzMember) -> RowSource:
 
     dtype = member.dtype.newbyteorder("=")
     files = states(member.archive)
-    return RowSource(name, dtype, width, member.shape[0], chunks, files=files)
+    return RowSource(name, dtype, width, member.shape[0], chunks, files=files, keeps_form=True)
 
 
 def count_rows(source: RowSource) -> int:
@@ -427,7 +440,9 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
             yield part if width is None else part.reshape(-1, width)
 
     path = spec.path if in_order else None
-    rows = RowSource(str(spec.path), dtype, width, count, chunks, path=path, files=files)
+    rows = RowSource(
+        str(spec.path), dtype, width, count, chunks, path=path, files=files, keeps_form=True
+    )
     return filled(rows, fill)
 
 

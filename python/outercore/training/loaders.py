@@ -35,10 +35,14 @@ def neighbor_loader(
     if of_links:
         from outercore.link_loader import LinkNeighborLoader
 
-        return LinkNeighborLoader(*arguments, **options)
-    from outercore.loader import NeighborLoader
+        loader: Any = LinkNeighborLoader(*arguments, **options)
+    else:
+        from outercore.loader import NeighborLoader
 
-    return NeighborLoader(*arguments, **options)
+        loader = NeighborLoader(*arguments, **options)
+    # Tasks and models take features in columns and classes without one.
+    loader.forms = {}
+    return loader
 
 
 class Loaders:

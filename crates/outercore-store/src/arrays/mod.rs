@@ -9,7 +9,7 @@ mod refusal;
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::keys::{self, Group};
-use outercore_format::{ArrayEntry, DType, Manifest};
+use outercore_format::{ArrayEntry, DType, Given, Manifest};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use builder::second_file;
@@ -86,6 +86,8 @@ pub struct ArraySpec {
     /// whole numbers from 0 on, -1 or NaN, else they are numbers; several columns are multi-label
     /// targets.
     pub task: Option<Task>,
+    /// The form that batches have, where it is another one than the stored form.
+    pub given: Option<Given>,
 }
 
 impl ArraySpec {
@@ -101,6 +103,7 @@ impl ArraySpec {
             duplicates: Duplicates::default(),
             classes: None,
             task: None,
+            given: None,
         }
     }
 
@@ -256,6 +259,8 @@ pub struct ImportedArray {
     pub entry: ArrayEntry,
     /// What was found in it.
     pub summary: ArraySummary,
+    /// As [`ArraySpec::given`].
+    pub given: Option<Given>,
 }
 
 impl ImportedArray {
@@ -263,6 +268,9 @@ impl ImportedArray {
     pub fn add_to(&self, manifest: &mut Manifest) {
         manifest.replace(&self.key, self.entry.clone());
         let roles = &mut manifest.roles;
+        // The array before may have been given in another form.
+        roles.given.remove(&self.key);
+        roles.given.extend(self.given.clone().map(|given| (self.key.clone(), given)));
         match &self.target {
             Target::Features => match Group::of(&self.key) {
                 Group::Node { node_type, .. } if node_type != keys::NODE => {

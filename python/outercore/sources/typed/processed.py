@@ -114,7 +114,9 @@ def _igb_rows(
         )
     shape = (size // bytes_a_row, *([] if width is None else [width]))
     values = np.memmap(path, np.float32, "r", shape=shape) if size else np.empty(shape, np.float32)
-    return filled(replace(from_array(str(path), values), files=states(path)), reading.fill)
+    return filled(
+        replace(from_array(str(path), values), files=states(path), keeps_form=True), reading.fill
+    )
 
 
 def _has_header(path: Path) -> bool:

@@ -17,8 +17,8 @@ from outercore.graph import EdgeType, edge_type_key
 from outercore.sources.edges import digest_of
 from outercore.sources.graph import ImportOptions, NodeArray, feed_array, require_place
 from outercore.sources.pyg_attributes import (
-    EDGE_ATTRIBUTES,
     MASKS,
+    edge_attributes,
     edge_values,
     masks_of,
     node_arrays,
@@ -124,13 +124,21 @@ def _count(data: Any, node_type: str) -> int:
     return int(count)
 
 
+def _edges(store: Any) -> int:
+    """The edges of a type."""
+    value = store.get("edge_index")
+    return 0 if value is None else int(value.shape[1])
+
+
 def _edge_index(data: Any, edge_type: EdgeType) -> NDArray[Any]:
-    """[2, edges] the ends of the edges.
+    """[2, edges] the ends of the edges; none where a type has no attribute at all.
 
     Errors: `InvalidError` for an array of another form, and an end that is no node.
     """
     where = f"{_where(edge_type)}.edge_index"
     value = data[edge_type].get("edge_index")
+    if value is None and not len(data[edge_type]):
+        return np.empty((2, 0), np.int64)
     if value is None:
         raise InvalidError(f"{where}: expected an array, found none; `adj_t` is not read")
     ends = numpy_of(where, value)
@@ -190,7 +198,8 @@ def _node_arrays(
         if name in RESERVED:
             raise InvalidError(f"`{name}`: batches have something else under this name")
         having = [one for one in counts if data[one].get(name) is not None]
-        if not having:
+        of_edges = any(data[one].get(name) is not None for one in data.edge_types)
+        if not having and not of_edges:
             raise InvalidError(f"HeteroData: no node type has an attribute `{name}`")
         for node_type in having:
             where, value = f"{_where(node_type)}.{name}", data[node_type][name]
@@ -211,9 +220,11 @@ def _not_taken(
                 there = [name for name in names if name in data[node_type]]
                 taken.update(there if are_splits_given else there[:1])
         others += [f"{_where(node_type)}.{name}" for name in data[node_type] if name not in taken]
-    known = {"edge_index", *(attribute for attribute, _ in EDGE_ATTRIBUTES)}
     for edge_type in sorted(data.edge_types):
-        others += [f"{_where(edge_type)}.{name}" for name in data[edge_type] if name not in known]
+        store = data[edge_type]
+        of_edges = edge_attributes(store, _edges(store))
+        known = {"edge_index", *of_edges}
+        others += [f"{_where(edge_type)}.{name}" for name in store if name not in known]
     if not others:
         return []
     listed = ", ".join(f"`{name}`" for name in others)
