@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from outercore.graph import Graph
 
 _LAST_WORDS = frozenset({"ts", "time", "timestamp", "date", "datetime", "year", "unixtime"})
-_CALENDAR = frozenset({"day", "month", "week", "quarter", "hour", "minute", "second", "yr"})
+_CALENDAR = frozenset({"day", "month", "week", "quarter", "hour", "weekday"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 

@@ -30,6 +30,7 @@ from outercore.sources.table import (
     require_column,
 )
 from outercore.sources.text import Convention, TextFile, TextOptions, suffix_of
+from outercore.sources.times import is_time
 from outercore.sources.unchanged import FileState, states
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
@@ -345,7 +346,7 @@ def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
     ends = edge_columns(spec, table)
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
-        if dtype is None or dtype.kind not in "iu":
+        if dtype is None or dtype.kind not in "iu" or is_time(table, name):
             found = table.kind(name)
             hint = "\nhint: nodes with names: `--ids dictionary`" if found == "text" else ""
             raise InvalidError(

@@ -15,9 +15,9 @@ from outercore.errors import InvalidError
 from outercore.mapped import blocks
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, common_type, without_gaps
+from outercore.sources.times import TIME, has_gaps, is_time, time_values
 from outercore.sources.typed.keys import EMPTY, NO_NODE, Column, Keys, column_of, readable, shown
 from outercore.sources.typed.tables import EdgeTable, NodeTable
-from outercore.sources.typed.times import TIME, has_gaps, is_time, time_values
 
 _ROWS = 1 << 17
 Dangling = Literal["refuse", "drop"]

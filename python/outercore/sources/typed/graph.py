@@ -15,6 +15,7 @@ from outercore.sources.graph import ImportOptions, NodeArray, feed_array, requir
 from outercore.sources.rows import Reading, RowSource, count_rows
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
+from outercore.sources.times import TIME, require_one_clock, require_one_kind
 from outercore.sources.typed.edges import Dangling, EdgesOfType, edges_of_types
 from outercore.sources.typed.features import open_features
 from outercore.sources.typed.importer import refuse_options, typed_importer
@@ -28,7 +29,6 @@ from outercore.sources.typed.labels import (
 from outercore.sources.typed.node_texts import columns_besides, open_node_texts
 from outercore.sources.typed.splits import Splits
 from outercore.sources.typed.tables import EdgeTable, NodeTable, open_edge_types, open_node_types
-from outercore.sources.typed.times import TIME, require_one_clock, require_one_kind
 from outercore.sources.unchanged import FileState, require_unchanged
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.sources.table import Table
+from outercore.sources.table import Table, TextTable
 
 TIME = "time"
 """The array of times of nodes and edges, where the user says which column has them."""
@@ -30,12 +30,40 @@ _MICROSECONDS = {
     "day": Fraction(86_400 * 10**6),
 }
 _ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
+_DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d\d.*)?$"
+"""What looks like a date in any notation, also one that is not read."""
+_LOOKED_AT = 1000
+"""Rows of a text that tell whether a column holds dates."""
 _LAYOUTS = "`2013-01-31`, `2013-01-31 17:05:00` or `2013-01-31T17:05:00Z`"
 
 
 def is_time(table: Table, name: str) -> bool:
     """Whether a column holds points in time by its type."""
     return _KIND.fullmatch(table.kind(name)) is not None
+
+
+def is_date_column(table: Table, name: str) -> bool:
+    """Whether a column holds dates or times by its type, or all of its first values look so.
+
+    Cost: of a text the first batch of rows.
+    """
+    if not isinstance(table, TextTable):
+        return is_time(table, name) or (
+            table.kind(name) == "text" and _look_like_dates(table, name)
+        )
+    return _look_like_dates(table, name)
+
+
+def _look_like_dates(table: Table, name: str) -> bool:
+    try:
+        first = next((texts for (texts,) in table.texts([name], "")), None)
+    except InvalidError:
+        # Whoever reads the file says what is wrong with it.
+        return False
+    if first is None:
+        return False
+    given = first.slice(0, _LOOKED_AT).filter(pc.not_equal(first.slice(0, _LOOKED_AT), ""))
+    return len(given) > 0 and bool(pc.all(pc.match_substring_regex(given, _DATE)).as_py())
 
 
 def has_gaps(table: Table, name: str) -> bool:
