@@ -121,6 +121,10 @@ pub struct Roles {
     /// Number of classes the labels have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u64>,
+    /// Keys of the arrays that are points in time, with their type in Arrow's notation, such as
+    /// `timestamp[us, tz=UTC]`. Times whose unit only the user knows are not among them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub times: BTreeMap<String, String>,
 }
 
 /// How a data set came to be; informs people, decides nothing.

@@ -93,6 +93,8 @@ pub struct ArrayOptions {
     task: Option<String>,
     /// The node type, or edge type, that it belongs to in a graph of several.
     pub of_type: Option<String>,
+    /// The type of points in time, in Arrow's notation.
+    times: Option<String>,
 }
 
 impl ArrayOptions {
@@ -104,6 +106,7 @@ impl ArrayOptions {
         }
         spec.dtype = self.dtype.as_deref().map(str::parse).transpose()?;
         spec.task = self.task.as_deref().map(str::parse).transpose()?;
+        spec.times = self.times.clone();
         if self.allow_nan {
             spec.non_finite = NonFinite::Allow;
         }

@@ -390,5 +390,5 @@ fn open(spec: &ArraySpec, source: &Path) -> Result<ArrayReader> {
 
 fn imported(spec: ArraySpec, entry: ArrayEntry, summary: ArraySummary) -> ImportedArray {
     let summary = ArraySummary { rows: entry.rows(), ..summary };
-    ImportedArray { key: spec.key(), target: spec.target, entry, summary }
+    ImportedArray { key: spec.key(), target: spec.target, entry, summary, times: spec.times }
 }

@@ -86,6 +86,8 @@ pub struct ArraySpec {
     /// whole numbers from 0 on, -1 or NaN, else they are numbers; several columns are multi-label
     /// targets.
     pub task: Option<Task>,
+    /// The type of points in time, in Arrow's notation; absent for everything else.
+    pub times: Option<String>,
 }
 
 impl ArraySpec {
@@ -101,6 +103,7 @@ impl ArraySpec {
             duplicates: Duplicates::default(),
             classes: None,
             task: None,
+            times: None,
         }
     }
 
@@ -256,6 +259,8 @@ pub struct ImportedArray {
     pub entry: ArrayEntry,
     /// What was found in it.
     pub summary: ArraySummary,
+    /// The type of points in time, as [`ArraySpec::times`].
+    pub times: Option<String>,
 }
 
 impl ImportedArray {
@@ -263,6 +268,10 @@ impl ImportedArray {
     pub fn add_to(&self, manifest: &mut Manifest) {
         manifest.replace(&self.key, self.entry.clone());
         let roles = &mut manifest.roles;
+        match &self.times {
+            Some(times) => roles.times.insert(self.key.clone(), times.clone()),
+            None => roles.times.remove(&self.key),
+        };
         match &self.target {
             Target::Features => match Group::of(&self.key) {
                 Group::Node { node_type, .. } if node_type != keys::NODE => {

@@ -212,6 +212,7 @@ impl GraphImport {
             key,
             entry: record.entry.clone(),
             summary: record.summary,
+            times: spec.times.clone(),
         });
         Ok(true)
     }
