@@ -33,7 +33,7 @@ from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.inputs import Inputs, node_files, reading_of, without_label
 from outercore.sources.named import is_named
-from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
+from outercore.sources.rows import Reading, RowSource, as_times, described, require_rows, table_rows
 from outercore.sources.splits import SplitColumns, require_once, split_columns, split_name
 from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet, open_table
 from outercore.sources.text import TextOptions, suffix_of
@@ -196,8 +196,10 @@ class NamedInputs:
             if rows.role == "labels":
                 reading = replace(reading, fill=None)
                 gaps = without_label(self._inputs.task)
+            reading = replace(reading, takes_times=rows.role == "array")
             source = table_rows(rows.spec, rows.table, rows.columns, reading, *gaps)
             source = replace(source, files=rows.files)
+            source = as_times(rows.name, source) if rows.role == "array" else source
             found.append(NodeArray(rows.role, rows.name, source))
         return found
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ from outercore.sources.table import (
     require_column,
 )
 from outercore.sources.text import Convention, TextFile, TextOptions, suffix_of
-from outercore.sources.times import is_time
+from outercore.sources.times import is_time, time_values, times_of
 from outercore.sources.unchanged import FileState, states
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
@@ -50,6 +51,8 @@ class EdgeValues:
     names: list[str]
     dtype: np.dtype
     chunks: Values
+    times: str | None = None
+    """The type of points in time, as the manifest has it."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,8 @@ class EdgeSource:
     """Gives them to an importer; called with the number of nodes, where it is known."""
     others: tuple[str, ...] = ()
     """Columns beside the ends."""
-    values: Callable[[list[str]], EdgeValues] | None = None
-    """The values of some of those."""
+    values: Callable[[list[str], bool], EdgeValues] | None = None
+    """The values of some of those; called with whether one column of texts may be times."""
     own_weight: str | None = None
     """The column that the format itself says is the weight."""
     notes: list[str] = field(default_factory=list)
@@ -322,7 +325,7 @@ def _sparse(path: Path) -> EdgeSource:
     files = states(path)
     found = sparse_edges(path)
 
-    def values(names: list[str]) -> EdgeValues:
+    def values(names: list[str], _as_times: bool) -> EdgeValues:
         return EdgeValues(names, found.dtype, lambda _mirrored: found.values())
 
     return pushed(
@@ -369,9 +372,20 @@ def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
     )
 
 
-def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str]], EdgeValues]:
+def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], EdgeValues]:
     """Gives the columns beside the ends by their names."""
-    return lambda names: _values(table, ends, names)
+
+    def values(names: list[str], as_times: bool) -> EdgeValues:
+        if as_times and (times := times_of(table, names[0], in_text=True)) is not None:
+            return EdgeValues(names, np.dtype(np.int64), partial(_times, table, names[0]), times)
+        return _values(table, ends, names)
+
+    return values
+
+
+def _times(table: Table, name: str, _mirrored: bool) -> Iterator[NDArray[Any]]:
+    """The times of a column; no format that mirrors entries has any."""
+    return (batch[:, None] for batch in time_values(table, name))
 
 
 def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:

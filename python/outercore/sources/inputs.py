@@ -19,7 +19,7 @@ from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.graph_level import open_graph_file, read_labels, read_splits, with_ids
 from outercore.sources.graphbolt import is_graphbolt, open_untyped
 from outercore.sources.named import is_named, open_named
-from outercore.sources.rows import Reading, is_array, open_rows
+from outercore.sources.rows import Reading, as_times, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, Missing, is_parquet
 from outercore.sources.text import TextOptions
@@ -286,7 +286,9 @@ def _in_order(
 
 def _node_array(inputs: Inputs, role: Role, name: str, file: str, reading: Reading) -> NodeArray:
     if role != "labels":
-        return NodeArray(role, name, open_rows(file, reading))
+        is_other = role == "array"
+        rows = open_rows(file, replace(reading, takes_times=is_other))
+        return NodeArray(role, name, as_times(name, rows) if is_other else rows)
     missing, absent = without_label(inputs.task)
     rows = open_rows(file, replace(reading, fill=None), missing=missing, absent=absent)
     return NodeArray(role, name, rows)

@@ -11,7 +11,13 @@ from typing import Any
 from outercore._native import Progress
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.sources.graph import ImportOptions, NodeArray, feed_array, require_place
+from outercore.sources.graph import (
+    ImportOptions,
+    NodeArray,
+    feed_array,
+    require_comparable,
+    require_place,
+)
 from outercore.sources.rows import Reading, RowSource, count_rows
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
@@ -284,8 +290,11 @@ def write_typed(
                 by_keys = source.splits.looked_up(keys, len(source.edge_keys))
             for array in [*source.arrays, *by_keys, *keys.arrays()]:
                 feed_array(importer, array, options, progress)
+            named = list(source.arrays)
             for edges in source.edges:
                 arrays, left_out = edges.arrays(keys, source.fill)
+                named += arrays
+                require_comparable(named)
                 for array in arrays:
                     feed_array(importer, array, options, progress)
                 if left_out and not edges.reverse:
