@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,80 @@ def test_samples_compare_days_of_nodes_with_nanoseconds_of_edges(
         (batch,) = list(loader)
     # On its second day the seed sees the edge of the first one only.
     assert batch.n_id.tolist() == [0, 1]
+
+
+ISO = ["2020-01-31T00:00:00Z", "2020-01-31T01:00:00.5Z"]
+MICROSECONDS = [1_580_428_800_000_000, 1_580_432_400_500_000]
+IN_MEMORY = {
+    "nanoseconds": (pd.to_datetime(ISO, format="ISO8601").tz_localize(None), "timestamp[us]"),
+    "seconds": (np.array(["2020-01-31T00", "2020-01-31T01"], "datetime64[s]"), "timestamp[us]"),
+    "zones": (
+        pd.to_datetime(ISO, format="ISO8601").tz_convert("Europe/Berlin"),
+        "timestamp[us, tz=UTC]",
+    ),
+    "texts": (ISO, "timestamp[us, tz=UTC]"),
+    "days": (["2020-01-31", "2020-02-01"], "date[us]"),
+    "dates of Python": ([date(2020, 1, 31), date(2020, 2, 1)], "date[us]"),
+    "floats": ([36.0, 35.0], None),
+    "whole numbers": ([36, 35], None),
+}
+_DAYS = [MICROSECONDS[0], MICROSECONDS[0] + 86_400_000_000]
+EXPECTED = {
+    "nanoseconds": [MICROSECONDS[0], MICROSECONDS[1]],
+    "seconds": [MICROSECONDS[0], MICROSECONDS[0] + 3_600_000_000],
+    "zones": MICROSECONDS,
+    "texts": MICROSECONDS,
+    "days": _DAYS,
+    "dates of Python": _DAYS,
+    "floats": [36, 35],
+    "whole numbers": [36, 35],
+}
+
+
+@pytest.mark.parametrize("kind", IN_MEMORY)
+def test_times_in_frames_are_on_the_scale_of_files(tmp_path: Path, kind: str) -> None:
+    column, stored = IN_MEMORY[kind]
+    edges = pd.DataFrame({"source": [0, 1], "target": [1, 0], "time": column})
+    nodes = pd.DataFrame({"id": [1, 0], "time": column})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph = oc.from_pandas(edges, tmp_path / "graph", nodes=nodes)
+    assert graph.array("edges/edge/time").tolist() == EXPECTED[kind]
+    assert graph.array("nodes/node/time").tolist() == EXPECTED[kind][::-1]
+    assert set(times_of(graph).values()) == ({stored} if stored else set())
+
+
+def test_times_of_networkx_are_on_the_same_scale(tmp_path: Path) -> None:
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.DiGraph()
+    graph.add_node(0, time=datetime(2020, 1, 31, tzinfo=timezone.utc))
+    graph.add_node(1, time=datetime(2020, 2, 1, tzinfo=timezone.utc))
+    graph.add_edge(0, 1, time="2020-01-31T00:00:00Z")
+    found = oc.from_networkx(graph, tmp_path / "graph")
+    assert found.array("edges/edge/time").tolist() == _DAYS[:1]
+    assert found.array("nodes/node/time").tolist() == _DAYS
+
+
+def test_times_in_frames_that_are_not_read_are_named(tmp_path: Path) -> None:
+    edges = pd.DataFrame(
+        {
+            "source": [0, 1],
+            "target": [1, 0],
+            "german": ["31.01.2020", "01.02.2020"],
+            "seen": pd.to_datetime(["2020-01-31", None]),
+        }
+    )
+    with pytest.warns(UserWarning, match="`german`.*31.01.2020.*no time.*`seen`.*row 1 has no"):
+        graph = oc.from_pandas(edges, tmp_path / "graph")
+    assert times_of(graph) == {}
+    mixed = pd.DataFrame({"source": [0, 1], "target": [1, 0], "time": [1, 2]})
+    nodes = pd.DataFrame({"id": [0, 1], "time": pd.to_datetime(["2020-01-31", "2020-02-01"])})
+    with pytest.raises(oc.InvalidError, match="of the same name holds other numbers"):
+        oc.from_pandas(mixed, tmp_path / "mixed", nodes=nodes)
+
+
+def test_dates_called_otherwise_stay_texts_of_nodes(tmp_path: Path) -> None:
+    edges = pd.DataFrame({"source": [0, 1], "target": [1, 0]})
+    nodes = pd.DataFrame({"id": [0, 1], "note": ["2020-01-31", "2020-02-01"]})
+    graph = oc.from_pandas(edges, tmp_path / "graph", nodes=nodes)
+    assert graph.array("note").tolist() == ["2020-01-31", "2020-02-01"]

@@ -58,9 +58,13 @@ def _look_like_dates(table: Table, name: str) -> bool:
     except InvalidError:
         # Whoever reads the file says what is wrong with it.
         return False
-    if first is None:
-        return False
-    given = first.slice(0, _LOOKED_AT).filter(pc.not_equal(first.slice(0, _LOOKED_AT), ""))
+    return first is not None and look_like_dates(first)
+
+
+def look_like_dates(texts: pa.Array) -> bool:
+    """Whether the first of these texts look like dates in any notation, but for empty ones."""
+    head = texts.slice(0, _LOOKED_AT)
+    given = head.filter(pc.not_equal(head, ""))
     return len(given) > 0 and bool(pc.all(pc.match_substring_regex(given, _DATE)).as_py())
 
 
@@ -98,13 +102,20 @@ def clock_of(table: Table, name: str) -> Clock:
             f"hint: write whole numbers, or dates such as {_LAYOUTS}"
         )
     for (texts,) in table.texts([name], ""):
-        given = pc.filter(texts, pc.not_equal(texts, ""))
-        if len(given):
-            text = given[0].as_py()
-            if ":" not in text and "T" not in text:
-                return "days"
-            return "zone" if _has_zone(text) else "no zone"
+        if (found_clock := clock_of_text(texts)) is not None:
+            return found_clock
     return "days"
+
+
+def clock_of_text(texts: pa.Array) -> Clock | None:
+    """What times in text count from, by the first one; `None` where all are empty."""
+    given = pc.filter(texts, pc.not_equal(texts, ""))
+    if not len(given):
+        return None
+    text = given[0].as_py()
+    if ":" not in text and "T" not in text:
+        return "days"
+    return "zone" if _has_zone(text) else "no zone"
 
 
 def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
@@ -120,7 +131,7 @@ def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
         return
     has_zone = clock_of(table, name) == "zone"
     for (texts,) in table.texts([name], ""):
-        yield _parsed(table, name, texts, first, has_zone=has_zone)
+        yield parsed(f"`{table.path}`: column `{name}`", texts, first, has_zone=has_zone)
         first += len(texts)
 
 
@@ -129,16 +140,18 @@ def _has_zone(text: str) -> bool:
     return _ZONE.search(clock) is not None
 
 
-def _parsed(
-    table: Table, name: str, texts: pa.Array, first: int, *, has_zone: bool
-) -> NDArray[np.int64]:
+def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArray[np.int64]:
+    """Times in text in microseconds since 1970; `first` is the row of the first one.
+
+    Errors: `InvalidError` with the row of a text that is no time.
+    """
     kind = pa.timestamp("us", "UTC" if has_zone else None)
     try:
         return texts.cast(kind).cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         row = next(at for at, text in enumerate(texts) if not _is(text, kind))
     text = texts[row].as_py()
-    where = f"`{table.path}`: column `{name}`: row {first + row}"
+    where = f"{where}: row {first + row}"
     if text == "":
         raise InvalidError(f"{where} has no value, expected a time\nhint: fill it, or leave it out")
     # One that has a zone where the first one has none, or the other way round.
