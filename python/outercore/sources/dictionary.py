@@ -28,7 +28,7 @@ from outercore.sources.columns import (
     node_columns,
 )
 from outercore.sources.edge_arrays import edge_arrays
-from outercore.sources.edges import EdgeSource, pushed, table_values
+from outercore.sources.edges import EdgeSource, dates_of, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.inputs import Inputs, node_files, reading_of, without_label
@@ -159,6 +159,7 @@ class NamedInputs:
                     values=table_values(table, ends),
                     notes=[f"{spec.path}: {described(table)}; nodes by a dictionary"],
                     files=one.files,
+                    dates=dates_of(table, ends),
                 )
             )
         values, notes = edge_arrays(edges, self._inputs.edge_values, self._reading)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from outercore.config.options import Option
 from outercore.errors import InvalidError, NotFoundError
+from outercore.shell import quoted
 from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.edges import EdgeSource
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
@@ -95,6 +96,10 @@ def edge_arrays(
             f"ignored columns of edges: {listed} (take them by --weight, --edge-time or "
             "--edge-features)"
         )
+    dates = [name for source in sources for name in source.dates if name in ignored]
+    if dates and choice.time is None:
+        ways = ", ".join(f"`--edge-time {quoted(name)}`" for name in dict.fromkeys(dates))
+        notes.append(f"times of edges that are not taken, so samples see the future: {ways}")
     return arrays, notes
 
 

@@ -31,8 +31,9 @@ from outercore.sources.table import (
     require_column,
 )
 from outercore.sources.text import Convention, TextFile, TextOptions, suffix_of
-from outercore.sources.times import is_time, time_values, times_of
+from outercore.sources.times import is_date_column, is_time, time_values, times_of
 from outercore.sources.unchanged import FileState, states
+from outercore.time_arrays import is_time_name
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
 EdgeShape = Literal["2,E", "E,2"]
@@ -78,6 +79,8 @@ class EdgeSource:
     """What it is read from, as it was when it was opened."""
     digest: str = ""
     """The `digest_of` an array that no file holds."""
+    dates: tuple[str, ...] = ()
+    """Those of the other columns that are called like times or hold dates."""
 
     @property
     def identity(self) -> str:
@@ -166,6 +169,7 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
         [f"{spec.path}: {file.described()}"],
         first_id=first,
         files=files,
+        dates=dates_of(table, ends),
     )
 
 
@@ -369,6 +373,19 @@ def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
         values=table_values(table, ends),
         notes=[f"{spec.path}: {described(table)}"],
         files=files,
+        dates=dates_of(table, ends),
+    )
+
+
+def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
+    """The columns beside the ends that are called like times or hold dates.
+
+    Cost: of each column of a text the first batch of rows.
+    """
+    return tuple(
+        name
+        for name in ends.others
+        if (table.is_named and is_time_name(name)) or is_date_column(table, name)
     )
 
 

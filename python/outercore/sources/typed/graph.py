@@ -35,6 +35,7 @@ from outercore.sources.typed.labels import (
 from outercore.sources.typed.node_texts import columns_besides, open_node_texts
 from outercore.sources.typed.splits import Splits
 from outercore.sources.typed.tables import EdgeTable, NodeTable, open_edge_types, open_node_types
+from outercore.sources.typed.undeclared_times import undeclared_times
 from outercore.sources.unchanged import FileState, require_unchanged
 
 
@@ -170,6 +171,7 @@ def typed_source(
         for array in arrays
         if is_timed and (array.role, array.name) == ("array", TIME)
     }
+    dates = undeclared_times(nodes, tables, set(times), described=is_timed)
     splits, more = _splits(inputs, labels, nodes, reading, times, options.task)
     identity = json.dumps(
         [
@@ -194,7 +196,7 @@ def typed_source(
         splits if isinstance(splits, Splits) else None,
         arrays,
         identity,
-        list(dict.fromkeys([*from_files, *notes, *more])),
+        list(dict.fromkeys([*from_files, *notes, *dates, *more])),
         named,
         inputs.fill,
     )
