@@ -93,6 +93,7 @@ def _type(name: Any) -> pa.DataType | None:
         "decimal": pa.decimal128(10, 2),
         "date": pa.date32(),
         "timestamp": pa.timestamp("ms"),
+        "nanoseconds": pa.timestamp("ns"),
         "duration": pa.duration("s"),
         "category": pa.dictionary(pa.int8(), pa.string()),
         "list of float32": pa.list_(pa.float32()),

@@ -17,7 +17,7 @@ import outercore as oc  # noqa: E402
 from outercore.cli import app  # noqa: E402
 from outercore.errors import NotFoundError  # noqa: E402
 from outercore.training import canary as module  # noqa: E402
-from outercore.training.canary import Canary, canaries  # noqa: E402
+from outercore.training.canary import Canary, canaries, without_times  # noqa: E402
 from typed_fakes import write_typed  # noqa: E402
 
 COUNTS = {"author": 200, "paper": 300}
@@ -158,3 +158,65 @@ def test_a_division_that_keeps_the_other_direction_is_found(
     one = by_guard(canaries(oc.Graph(data)), "edges held out")
     assert not one.is_sound
     assert one.score > 0.6
+
+
+def edges_at(place: Path, times: str) -> Path:
+    """A data set of 60 edges, whose column of times is called `times`."""
+    random = np.random.default_rng(8)
+    rows = np.column_stack([random.integers(20, size=(60, 2)), np.full(60, 7)])
+    file, out = place / "edges.csv", place / "graph"
+    np.savetxt(file, rows, fmt="%d", delimiter=",", header="a,b,at", comments="")
+    chosen = ["--edge-time", "at"] if times == "time" else []
+    done = CliRunner().invoke(app, ["import", str(file), *chosen, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    if times != "time":
+        np.save(place / "at.npy", rows[:, 2])
+        added = ["add", str(out), "--edge-array", f"{times}={place / 'at.npy'}"]
+        assert CliRunner().invoke(app, added).exit_code == 0
+    return out
+
+
+def test_where_nothing_comes_later_a_canary_has_no_power(tmp_path: Path) -> None:
+    graph = edges_at(tmp_path, "time")
+    one = by_guard(canaries(oc.Graph(graph)), "times")
+    assert (one.verdict, one.is_sound, one.has_power) == ("no power", True, False)
+    shown = CliRunner().invoke(app, ["check", str(graph), "--canary"])
+    assert shown.exit_code == 0, shown.output
+    (line,) = (line for line in shown.stdout.splitlines() if "seeds of `node`" in line)
+    assert line.rstrip().endswith("no power")
+    assert "a leak would not show" in shown.stderr
+    told = CliRunner().invoke(app, ["check", str(graph), "--canary", "--json"])
+    verdicts = [one["verdict"] for one in json.loads(told.stdout)["canary"]]
+    assert "no power" in verdicts
+
+
+def test_few_seeds_have_no_power() -> None:
+    scores = {"guard": "", "seen": {}, "score": 0.5, "without": 0.8}
+    assert [Canary(seeds=seeds, **scores).verdict for seeds in (0, 4, 400)] == [
+        "no power",
+        "no power",
+        "chance",
+    ]
+    assert Canary("", 4, {"edges": 1}, 0.5, 0.5).verdict == "leaks"
+    assert Canary("", 0, {}, 0.5, None).verdict == "no power"
+
+
+def test_types_without_times_are_listed(tmp_path: Path) -> None:
+    graph = typed(tmp_path / "graph", reverse_times=False)
+    expected = [
+        *("nodes of `author`", "nodes of `paper`", "edges of `paper,rev_writes,author`"),
+    ]
+    assert without_times(graph) == expected
+    shown = CliRunner().invoke(app, ["check", str(graph.root), "--canary"])
+    assert ", ".join(expected) in shown.stderr.replace("\n", " ")
+    # Where nothing has times, no type lacks them.
+    assert without_times(graph, "when") == []
+
+
+def test_times_of_another_name_are_named(tmp_path: Path) -> None:
+    graph = edges_at(tmp_path, "created_at")
+    shown = CliRunner().invoke(app, ["check", str(graph), "--canary"])
+    assert "`--time created_at`" in shown.stderr
+    again = CliRunner().invoke(app, ["check", str(graph), "--canary", "--time", "created_at"])
+    assert again.exit_code == 0, again.output
+    assert "seeds of `node`" in again.stdout

@@ -85,3 +85,49 @@ def test_dates_beside_whole_numbers_of_one_name_are_refused(tmp_path: Path) -> N
     assert not (tmp_path / "graph").exists()
     # Another name is another array.
     _import(tmp_path, {"time": days}, {"hour": [1, 2, 3]})
+
+
+def _shop(place: Path, time: str) -> str:
+    place.mkdir()
+    (place / "orders.csv").write_text("id,user,day\n0,0,2020-01-31\n1,1,2020-02-01\n")
+    (place / "users.csv").write_text("id,joined,age\n0,2020-01-31,3\n1,2020-02-01,4\n")
+    (place / "tables.yaml").write_text(
+        "tables:\n  users: {primary_key: id}\n"
+        f"  orders: {{primary_key: id, foreign_keys: {{user: users}}{time}}}\n"
+    )
+    return str(place)
+
+
+def test_dates_that_a_description_does_not_name_are_named(tmp_path: Path, outcome: Any) -> None:
+    code, _, told = outcome("import", _shop(tmp_path / "a", ""), "--out", tmp_path / "one")
+    assert code == 0, told
+    assert "dates that are not taken as times: `day` of `orders`, `joined` of `users`" in told
+    assert "`time: COLUMN` in `tables.yaml`" in told
+    timed = _shop(tmp_path / "b", ", time: day")
+    code, _, told = outcome("import", timed, "--out", tmp_path / "two")
+    assert code == 0, told
+    assert "dates that are not taken as times: `joined` of `users` (" in told
+
+
+def test_dates_in_texts_of_typed_tables_are_named(tmp_path: Path, outcome: Any) -> None:
+    shop = _shop(tmp_path / "shop", "")
+    (tmp_path / "buys.csv").write_text("user,order,at\n0,0,2020-01-31\n1,1,2020-02-01\n")
+    given = ["--nodes", f"user={shop}/users.csv:id", "--nodes", f"order={shop}/orders.csv:id"]
+    more = ["--edges", f"user,buys,order={tmp_path / 'buys.csv'}", "--out", tmp_path / "graph"]
+    code, _, told = outcome("import", *given, *more)
+    assert code == 0, told
+    for named in ("`joined` of `user`", "`day` of `order`", "`at` of user,buys,order"):
+        assert named in told
+    (line,) = (line for line in told.splitlines() if "not taken as times" in line)
+    assert "Parquet" in line
+
+
+def test_typed_imports_record_which_arrays_are_times(tmp_path: Path) -> None:
+    stamps = pa.array([1000 * second for second in _SECONDS], pa.timestamp("ms", "UTC"))
+    days = pa.array([0, 1, 2], pa.date32())
+    graph = _import(tmp_path, {"seen": stamps, "born": days}, {"time": stamps, "hour": [1, 2, 3]})
+    assert graph.manifest["roles"]["times"] == {
+        "nodes/paper/seen": "timestamp[us, tz=UTC]",
+        "nodes/paper/born": "date[us]",
+        "edges/paper__cites__paper/time": "timestamp[us, tz=UTC]",
+    }

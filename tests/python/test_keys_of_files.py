@@ -1,4 +1,4 @@
-"""Keys that join files: one key however it is written, and joins that lose most rows are refused."""
+"""Keys that join files: one key in every form, and joins that lose most rows are refused."""
 
 from __future__ import annotations
 

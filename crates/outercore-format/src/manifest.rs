@@ -125,6 +125,10 @@ pub struct Roles {
     /// stored. Batches have them in this form.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub given: BTreeMap<String, Given>,
+    /// Keys of the arrays that are points in time, with their type in Arrow's notation, such as
+    /// `timestamp[us, tz=UTC]`. Times whose unit only the user knows are not among them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub times: BTreeMap<String, String>,
 }
 
 /// The form of rows as their owner had them.

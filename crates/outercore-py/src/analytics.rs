@@ -62,6 +62,7 @@ fn add_array(
         let mut writer = ArrayWriter::create(&RealDisk, root, &file, dtype, &row_shape)?;
         writer.write(bytes)?;
         editor.replace(key, writer.finish()?);
+        editor.manifest_mut().roles.times.remove(key);
         if !origin.is_empty() {
             editor.manifest_mut().provenance.options.insert(key.to_owned(), origin.into());
         }

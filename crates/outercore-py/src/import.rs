@@ -95,6 +95,8 @@ pub struct ArrayOptions {
     pub of_type: Option<String>,
     /// The form that batches have, where it is another one than the stored form.
     given: Option<Given>,
+    /// The type of points in time, in Arrow's notation.
+    times: Option<String>,
 }
 
 impl ArrayOptions {
@@ -107,6 +109,7 @@ impl ArrayOptions {
         spec.dtype = self.dtype.as_deref().map(str::parse).transpose()?;
         spec.given.clone_from(&self.given);
         spec.task = self.task.as_deref().map(str::parse).transpose()?;
+        spec.times = self.times.clone();
         if self.allow_nan {
             spec.non_finite = NonFinite::Allow;
         }

@@ -96,6 +96,8 @@ pub fn convert(
         let after = Bytes(entry.data_len());
         let text = format!("converted from {} to {to}", array.dtype);
         editor.manifest_mut().provenance.options.insert(array.key.clone(), text.into());
+        // A float type does not hold every microsecond.
+        editor.manifest_mut().roles.times.remove(&array.key);
         let removed = editor.replace(&array.key, entry);
         found.push(Converted {
             array: array.key.clone(),

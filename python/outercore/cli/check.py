@@ -8,6 +8,7 @@ import typer
 
 from outercore.cli import console, options
 from outercore.errors import InvalidError
+from outercore.shell import quoted
 
 if TYPE_CHECKING:
     from outercore.training.canary import Canary
@@ -52,25 +53,34 @@ def check(
     with console.bars(quiet=json) as progress:
         report = _native.check(data_set, progress)
     problems = report["problems"]
-    found = _canaries(data_set, time, quiet=json) if canary and not problems else []
+    looked = canary and not problems
+    found, untimed = _canaries(data_set, time, quiet=json) if looked else ([], [])
     if json:
-        looked = canary and not problems
-        console.json_data(report | ({"canary": [_fields(one) for one in found]} if looked else {}))
+        more = {"canary": [_fields(one) for one in found], "without_times": untimed}
+        console.json_data(report | (more if looked else {}))
     elif problems:
         _show(report)
     else:
         console.data(f"{data_set}: whole and unaltered")
         if canary:
-            _show_canaries(found)
+            _show_canaries(found, untimed)
     if problems or not all(one.is_sound for one in found):
         raise typer.Exit(1)
 
 
-def _canaries(data_set: Any, time: str | None, *, quiet: bool) -> list[Canary]:
+def _canaries(data_set: Any, time: str | None, *, quiet: bool) -> tuple[list[Canary], list[str]]:
+    """What the planted leaks have shown, and what has no times where something has."""
     from outercore.graph import Graph
-    from outercore.training.canary import canaries
+    from outercore.time_arrays import time_arrays
+    from outercore.training.canary import canaries, without_times
 
-    return canaries(Graph(data_set), time, told=lambda text: None if quiet else console.note(text))
+    graph = Graph(data_set)
+    found = canaries(graph, time, told=lambda text: None if quiet else console.note(text))
+    names = dict.fromkeys(name for _, name in time_arrays(graph))
+    if time is None and names and "time" not in names and not quiet:
+        listed = ", ".join(f"`--time {quoted(name)}`" for name in names)
+        console.note(f"canary: times are looked at by name: {listed}")
+    return found, without_times(graph, time)
 
 
 def _fields(one: Canary) -> dict[str, Any]:
@@ -81,21 +91,28 @@ def _fields(one: Canary) -> dict[str, Any]:
         "auc": one.score,
         "auc_without": one.without,
         "leaks": not one.is_sound,
+        "verdict": one.verdict,
     }
 
 
-def _show_canaries(found: list[Canary]) -> None:
+def _show_canaries(found: list[Canary], untimed: list[str]) -> None:
+    if untimed:
+        console.note(f"canary: without times, so seen at any time: {', '.join(untimed)}")
     if not found:
-        console.note("canary: no times, splits or edges of one type: nothing can leak")
+        console.note("canary: no times, splits or edges of one type: no power to find a leak")
         return
     cells: console.Cells = {
         "guard": lambda one: one.guard,
         "seeds": lambda one: f"{one.seeds:,}",
         "AUC": lambda one: f"{one.score:.3f}",
         "without guard": lambda one: "" if one.without is None else f"{one.without:.3f}",
-        "verdict": lambda one: "chance" if one.is_sound else "leaks",
+        "verdict": lambda one: one.verdict,
     }
     console.columns(found, cells)
+    if any(one.verdict == "no power" for one in found):
+        console.note(
+            "no power: the model is at chance without the guard, too, so a leak would not show"
+        )
     for one in found:
         for what, count in one.seen.items():
             console.error(f"{one.guard}: {count:,} {what}\nhint: {_ADVICE}")

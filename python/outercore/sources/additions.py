@@ -21,11 +21,24 @@ from outercore.names import Names
 from outercore.outputs import names_of_nodes
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
-from outercore.sources.graph import ArrayOptions, NodeArray, feed_array, require_place
+from outercore.sources.graph import (
+    ArrayOptions,
+    NodeArray,
+    feed_array,
+    require_comparable,
+    require_place,
+)
 from outercore.sources.key_texts import key_texts
 from outercore.sources.keyed import NodeIds
 from outercore.sources.label_rows import label_arrays
-from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
+from outercore.sources.rows import (
+    Reading,
+    RowSource,
+    as_times,
+    is_array,
+    open_node_table,
+    open_rows,
+)
 from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, Table
 from outercore.sources.text import TextOptions
@@ -71,13 +84,15 @@ def add(
     Errors: `InvalidError` names the option or the file with its row; `NotFoundError` for a type or
     a name that the data set does not have; `UnsupportedError` for one that takes updates.
     """
-    arrays = _Opening(Graph(root), given, options).all()
+    graph = Graph(root)
+    arrays = _Opening(graph, given, options).all()
     if not arrays:
         raise InvalidError(
             "nothing to add: expected `--features`, `--labels`, `--split`, `--array`, `--text` or "
             "`--edge-array`"
         )
     require_place(arrays, options)
+    require_comparable(arrays, _times_of(graph, arrays))
     for text in (text for array in arrays for text in array.rows.notes):
         note(text)
     with Addition(root, progress, overwrite=overwrite) as addition:
@@ -85,6 +100,22 @@ def add(
             feed_array(addition, array, options, progress)
         require_unchanged([state for array in arrays for state in array.rows.files])
         return addition.finish([array.rows.name for array in arrays])
+
+
+def _times_of(graph: Graph, replaced: list[NodeArray]) -> Iterator[tuple[str, str, str | None]]:
+    """Arrays that are there already, with the types of those that are times."""
+    own = {"array": "nodes", "edge": "edges"}
+    gone = {
+        f"{own[one.role]}/{one.of_type or own[one.role][:-1]}/{one.name}"
+        for one in replaced
+        if one.role in own
+    }
+    times = graph.manifest.get("roles", {}).get("times", {})
+    for key, entry in graph.arrays.items():
+        parts = key.split("/", 2)
+        is_whole = len(entry["shape"]) == 1 and "int" in entry["dtype"]
+        if len(parts) == 3 and is_whole and key not in gone:
+            yield f"array `{key}`", parts[2], times.get(key)
 
 
 class _Opening:
@@ -153,7 +184,8 @@ class _Opening:
                     f"hint: choose another name for `{file}`"
                 )
             require_one_name(self._graph, node_type or "node", name)
-            found.append(NodeArray("array", name, self._rows(file, node_type), node_type))
+            rows = as_times(name, self._rows(file, node_type, takes_times=True))
+            found.append(NodeArray("array", name, rows, node_type))
         return found
 
     def _texts(self) -> list[NodeArray]:
@@ -170,14 +202,16 @@ class _Opening:
         found = []
         for text in self._given.edge_arrays:
             edge_type, name, file = self._named("--edge-array", text)
-            rows = edge_rows("--edge-array", FileSpec.parse(file), self._reading)
+            reading = replace(self._reading, takes_times=True)
+            rows = as_times(name, edge_rows("--edge-array", FileSpec.parse(file), reading))
             found.append(NodeArray("edge", name, rows, edge_type))
         return found
 
-    def _rows(self, file: str, node_type: str | None) -> RowSource:
+    def _rows(self, file: str, node_type: str | None, *, takes_times: bool = False) -> RowSource:
         """The rows of a file, one for each node."""
         self._require_ids(file)
-        return open_rows(file, self._reading_of(node_type))
+        reading = replace(self._reading_of(node_type), takes_times=takes_times)
+        return open_rows(file, reading)
 
     def _reading_of(self, node_type: str | None) -> Reading:
         """How a file is read that is of the nodes of a type; a table may name them by key."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from outercore.errors import InvalidError
 from outercore.shell import quoted
 from outercore.sources.table import FileSpec, Table
+from outercore.sources.times import is_date_column, is_time
+from outercore.time_arrays import is_calendar_name
 
 IDS = frozenset({"id", "node", "nodeid", "vertex", "vertexid", "nid", "nodename"})
 """What a column of node ids is called, in lower case and without other signs than letters."""
@@ -101,8 +103,8 @@ class EdgeColumns:
 def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
     """The two columns that `spec` chooses, else the first two.
 
-    Errors: `InvalidError` where columns that are called like an edge's ends are elsewhere, or a
-    chosen column comes twice.
+    Errors: `InvalidError` where columns that are called like an edge's ends are elsewhere, where
+    one of the first two holds dates or times, or a chosen column comes twice.
     """
     names = table.names
     if spec.columns:
@@ -118,6 +120,7 @@ def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
             raise InvalidError(f"`{spec}`: expected two columns of node ids, found {len(names)}")
         if table.is_named:
             _require_ends_first(spec, names)
+        _refuse_times(spec, table)
         source, target = names[:2]
     return EdgeColumns(source, target, [name for name in names if name not in (source, target)])
 
@@ -150,3 +153,44 @@ def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
         f"`{spec.path}`: the first two columns would be taken as source and target, and they are "
         f"`{names[0]}` and `{names[1]}`\nhint: choose the columns: `{quoted(chosen)}`"
     )
+
+
+def _refuse_times(spec: FileSpec, table: Table) -> None:
+    """Errors: `InvalidError` where one of the first two columns is a time, which is rarely a node.
+
+    Cost: of a text the first batch of rows.
+    """
+    names = table.names
+    if table.is_named and plain(names[0]) in SOURCES and plain(names[1]) in TARGETS:
+        return
+    times = [
+        name
+        for name in names[:2]
+        if (table.is_named and is_calendar_name(name)) or is_date_column(table, name)
+    ]
+    if not times:
+        return
+    said = f"`{spec.path}`: column `{times[0]}` holds times and would be taken as an end of edges"
+    if not table.is_named:
+        raise InvalidError(
+            f"{said}\nhint: write a line with the names of the columns above the rows, then choose "
+            f"two of them: `{quoted(spec.path)}:SOURCE,TARGET`"
+        )
+    ways = other_ends(names, times)
+    if not any(is_time(table, name) for name in names[:2]):
+        ways.append((names[:2], f"with `{times[0]}` as nodes"))
+    listed = [
+        f"{why}: `{quoted(str(FileSpec(spec.path, tuple(chosen))))}`" for chosen, why in ways
+    ] or ["write the dates as text, which can be names of nodes"]
+    raise InvalidError(f"{said}\nhint: {'; '.join(listed)}")
+
+
+def other_ends(names: list[str], times: list[str]) -> list[tuple[list[str], str]]:
+    """The first two columns that are neither times nor count the rows, and what they are chosen
+    as; none where there are fewer."""
+    others = [
+        name
+        for name in names
+        if name not in times and not is_calendar_name(name) and not is_counting(name)
+    ]
+    return [(others[:2], "choose the columns")] if len(others) > 1 else []

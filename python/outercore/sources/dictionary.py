@@ -28,14 +28,14 @@ from outercore.sources.columns import (
     node_columns,
 )
 from outercore.sources.edge_arrays import edge_arrays
-from outercore.sources.edges import EdgeSource, pushed, table_values
+from outercore.sources.edges import EdgeSource, dates_of, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.inputs import Inputs, node_files, reading_of
 from outercore.sources.key_texts import key_texts
 from outercore.sources.label_rows import label_columns
 from outercore.sources.named import is_named
-from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
+from outercore.sources.rows import Reading, RowSource, as_times, described, require_rows, table_rows
 from outercore.sources.splits import SplitColumns, require_once, split_columns, split_name
 from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
 from outercore.sources.text import TextOptions, suffix_of
@@ -161,6 +161,7 @@ class NamedInputs:
                     values=table_values(table, ends),
                     notes=[f"{spec.path}: {described(table)}; nodes by a dictionary"],
                     files=one.files,
+                    dates=dates_of(table, ends),
                 )
             )
         values, notes = edge_arrays(edges, self._inputs.edge_values, self._reading)
@@ -200,7 +201,9 @@ class NamedInputs:
                     rows.spec, rows.table, rows.columns, reading, self._inputs.task
                 )
             else:
+                reading = replace(reading, takes_times=rows.role == "array")
                 source = table_rows(rows.spec, rows.table, rows.columns, reading)
+                source = as_times(rows.name, source) if rows.role == "array" else source
                 arrays = [NodeArray(rows.role, rows.name, source)]
             own = replace(arrays[0], rows=replace(arrays[0].rows, files=rows.files))
             found += [own, *arrays[1:]]

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from outercore.config.options import Option
 from outercore.errors import InvalidError, NotFoundError
+from outercore.shell import quoted
 from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.edges import EdgeSource
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
 from outercore.sources.table import FileSpec, Table, exactly
+from outercore.sources.times import require_one_scale, whole_times
 from outercore.sources.unchanged import FileState
 
 WEIGHT, TIME, FEATURES = "weight", "time", "attr"
@@ -45,7 +47,11 @@ class EdgeChoice:
     ] = None
     time: Annotated[
         str | None,
-        Option("Column or file: the time of each edge, a whole number.", name="edge_time"),
+        Option(
+            "Column or file: the time of each edge, a whole number or a date such as "
+            "`2013-01-31T17:05:00Z`.",
+            name="edge_time",
+        ),
     ] = None
     features: Annotated[
         str | None,
@@ -90,6 +96,10 @@ def edge_arrays(
             f"ignored columns of edges: {listed} (take them by --weight, --edge-time or "
             "--edge-features)"
         )
+    dates = [name for source in sources for name in source.dates if name in ignored]
+    if dates and choice.time is None:
+        ways = ", ".join(f"`--edge-time {quoted(name)}`" for name in dict.fromkeys(dates))
+        notes.append(f"times of edges that are not taken, so samples see the future: {ways}")
     return arrays, notes
 
 
@@ -100,11 +110,16 @@ def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
 def _columns(
     sources: list[EdgeSource], columns: list[str], name: str, reading: Reading
 ) -> Callable[[bool], RowSource]:
-    values = [source.values(columns) for source in sources if source.values is not None]
+    as_times = name == TIME and len(columns) == 1
+    values = [source.values(columns, as_times) for source in sources if source.values is not None]
+    require_one_scale(
+        (f"`{source.name}`: column `{columns[0]}`", name, one.times)
+        for source, one in zip(sources, values, strict=True)
+    )
     dtype = values[0].dtype
     if any(one.dtype != dtype for one in values):
         dtype = np.result_type(*(one.dtype for one in values))
-    if name == TIME and dtype.kind not in "iu":
+    if name == TIME and dtype.kind not in "iuf":
         raise _no_times(f"--edge-time: column `{columns[0]}`", dtype, reading)
     if name != FEATURES and len(columns) > 1:
         raise InvalidError(f"edge array `{name}`: expected one column, found {len(columns)}")
@@ -116,7 +131,7 @@ def _columns(
                 first = 0
                 for chunk in one.chunks(mirrored):
                     part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
-                    if dtype.kind == "f" and not reading.keeps_gaps:
+                    if dtype.kind == "f" and not reading.keeps_gaps and name != TIME:
                         # Entries of symmetric files are counted twice.
                         row = None if source.own_weight is not None else first
                         part = _without_gaps(part, reading.fill, source.name, columns, row)
@@ -125,9 +140,32 @@ def _columns(
 
         listed = ", ".join(f"`{column}`" for column in columns)
         named = f"edge columns {listed}"
-        return RowSource(named, dtype, width, None, chunks)
+        found = RowSource(named, dtype, width, None, chunks, times=values[0].times)
+        if name != TIME:
+            return found
+        return _whole_times(found, f"--edge-time: column `{columns[0]}`", reading)
 
     return rows
+
+
+def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
+    """Times as whole numbers, also where a file has them as floats.
+
+    Errors: raised as the rows are read, `InvalidError` for fractions and missing times.
+    """
+    if rows.dtype.kind in "iu":
+        return rows
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        first = 0
+        for chunk in rows.chunks():
+            try:
+                yield whole_times(where, chunk.reshape(len(chunk)), first)
+            except InvalidError as error:
+                raise InvalidError(f"{error}{_hint_on_fill(reading)}") from None
+            first += len(chunk)
+
+    return replace(rows, dtype=np.dtype(np.int64), width=None, chunks=chunks, path=None)
 
 
 def _without_gaps(
@@ -169,12 +207,14 @@ def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> 
             f"{option}: `{text}` is neither a column of the edges nor a file; the edges have "
             f"{listed}"
         ) from None
+    if name == TIME:
+        reading = replace(reading, takes_times=True, fill=None)
     source = edge_rows(option, spec, reading)
-    if name == TIME and source.dtype.kind not in "iu":
+    if name == TIME and source.dtype.kind not in "iuf":
         raise _no_times(f"{option}: `{text}`", source.dtype, reading)
     if name != FEATURES and (source.width or 1) > 1:
         raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
-    return source
+    return _whole_times(source, f"{option}: `{text}`", reading) if name == TIME else source
 
 
 def edge_rows(option: str, spec: FileSpec, reading: Reading) -> RowSource:
@@ -212,7 +252,10 @@ def _is_id(column: str) -> bool:
 
 
 def _no_times(where: str, dtype: np.dtype, reading: Reading) -> InvalidError:
-    found = "fractions or missing values" if dtype.kind == "f" else dtype
-    is_filled = reading.fill is not None or reading.keeps_gaps
-    hint = "\nhint: write a time in each row; `--fill` does not apply to times"
-    return InvalidError(f"{where} holds {found}, expected whole numbers{hint if is_filled else ''}")
+    return InvalidError(f"{where} holds {dtype}, expected whole numbers{_hint_on_fill(reading)}")
+
+
+def _hint_on_fill(reading: Reading) -> str:
+    if reading.fill is None and not reading.keeps_gaps:
+        return ""
+    return "\nhint: write a time in each row; `--fill` does not apply to times"

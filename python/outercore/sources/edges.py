@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +31,9 @@ from outercore.sources.table import (
     require_column,
 )
 from outercore.sources.text import Convention, TextFile, TextOptions, suffix_of
+from outercore.sources.times import is_date_column, is_time, time_values, times_of
 from outercore.sources.unchanged import FileState, states
+from outercore.time_arrays import is_time_name
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
 EdgeShape = Literal["2,E", "E,2"]
@@ -49,6 +52,8 @@ class EdgeValues:
     names: list[str]
     dtype: np.dtype
     chunks: Values
+    times: str | None = None
+    """The type of points in time, as the manifest has it."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ class EdgeSource:
     """Gives them to an importer; called with the number of nodes, where it is known."""
     others: tuple[str, ...] = ()
     """Columns beside the ends."""
-    values: Callable[[list[str]], EdgeValues] | None = None
-    """The values of some of those."""
+    values: Callable[[list[str], bool], EdgeValues] | None = None
+    """The values of some of those; called with whether one column of texts may be times."""
     own_weight: str | None = None
     """The column that the format itself says is the weight."""
     notes: list[str] = field(default_factory=list)
@@ -74,6 +79,8 @@ class EdgeSource:
     """What it is read from, as it was when it was opened."""
     digest: str = ""
     """The `digest_of` an array that no file holds."""
+    dates: tuple[str, ...] = ()
+    """Those of the other columns that are called like times or hold dates."""
 
     @property
     def identity(self) -> str:
@@ -162,6 +169,7 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
         [f"{spec.path}: {file.described()}"],
         first_id=first,
         files=files,
+        dates=dates_of(table, ends),
     )
 
 
@@ -321,7 +329,7 @@ def _sparse(path: Path) -> EdgeSource:
     files = states(path)
     found = sparse_edges(path)
 
-    def values(names: list[str]) -> EdgeValues:
+    def values(names: list[str], _as_times: bool) -> EdgeValues:
         return EdgeValues(names, found.dtype, lambda _mirrored: found.values())
 
     return pushed(
@@ -345,7 +353,7 @@ def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
     ends = edge_columns(spec, table)
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
-        if dtype is None or dtype.kind not in "iu":
+        if dtype is None or dtype.kind not in "iu" or is_time(table, name):
             found = table.kind(name)
             hint = "\nhint: nodes with names: `--ids dictionary`" if found == "text" else ""
             raise InvalidError(
@@ -365,12 +373,36 @@ def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
         values=table_values(table, ends),
         notes=[f"{spec.path}: {described(table)}"],
         files=files,
+        dates=dates_of(table, ends),
     )
 
 
-def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str]], EdgeValues]:
+def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
+    """The columns beside the ends that are called like times or hold dates.
+
+    Cost: of each column of a text the first batch of rows.
+    """
+    return tuple(
+        name
+        for name in ends.others
+        if (table.is_named and is_time_name(name)) or is_date_column(table, name)
+    )
+
+
+def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], EdgeValues]:
     """Gives the columns beside the ends by their names."""
-    return lambda names: _values(table, ends, names)
+
+    def values(names: list[str], as_times: bool) -> EdgeValues:
+        if as_times and (times := times_of(table, names[0], in_text=True)) is not None:
+            return EdgeValues(names, np.dtype(np.int64), partial(_times, table, names[0]), times)
+        return _values(table, ends, names)
+
+    return values
+
+
+def _times(table: Table, name: str, _mirrored: bool) -> Iterator[NDArray[Any]]:
+    """The times of a column; no format that mirrors entries has any."""
+    return (batch[:, None] for batch in time_values(table, name))
 
 
 def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:

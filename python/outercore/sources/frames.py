@@ -11,10 +11,11 @@ import numpy as np
 
 from outercore.errors import InvalidError
 from outercore.graph import Graph
-from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
+from outercore.sources.columns import IDS, SOURCES, TARGETS, other_ends, plain
 from outercore.sources.graph import ImportOptions
 from outercore.sources.memory_graph import MemoryGraph, write
 from outercore.sources.python_calls import called_from_python, require_kind
+from outercore.time_arrays import is_calendar_name
 
 
 @called_from_python
@@ -247,6 +248,18 @@ def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:
         return found[0], found[1]
     if len(names) < 2:
         raise InvalidError(f"from_pandas: columns {names}, expected sources and targets")
+    times = [
+        str(name)
+        for name in names[:2]
+        if is_calendar_name(str(name)) or edges.dtypes[name].kind == "M"
+    ]
+    if times:
+        ways = [*other_ends([str(name) for name in names], times), (names[:2], "as nodes")]
+        listed = "; ".join(f"{why}: `ends={tuple(chosen)}`" for chosen, why in ways)
+        raise InvalidError(
+            f"from_pandas: column `{times[0]}` holds times and would be taken as an end of edges\n"
+            f"hint: {listed}"
+        )
     return names[0], names[1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -19,6 +19,7 @@ from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import EdgeSource
 from outercore.sources.many_graphs import GraphLevel, add_graphs, is_unfinished, require_inside
 from outercore.sources.rows import RowSource, count_rows
+from outercore.sources.times import require_one_scale
 from outercore.sources.unchanged import FileState, require_unchanged
 
 FeatureType = Literal["float64", "float32", "float16", "bfloat16"]
@@ -220,16 +221,31 @@ def _import_nodes(
     progress: Progress,
 ) -> dict[str, Any]:
     """Writes the edges and what belongs to nodes and edges; returns the summary."""
+    of_edges = [
+        NodeArray("edge", array.name, array.rows(not described["undirected"]))
+        for array in source.edge_arrays
+    ]
+    require_comparable([*source.arrays, *of_edges])
     with Importer(out, described, progress) as importer:
         for edges in source.edges:
             edges.feed(importer, described["nodes"])
-        for array in source.arrays:
+        for array in [*source.arrays, *of_edges]:
             feed_array(importer, array, options, progress)
-        for edge_array in source.edge_arrays:
-            rows = edge_array.rows(not described["undirected"])
-            feed_array(importer, NodeArray("edge", edge_array.name, rows), options, progress)
         require_unchanged(source.files())
         return importer.finish()
+
+
+def require_comparable(
+    arrays: list[NodeArray], present: Iterable[tuple[str, str, str | None]] = ()
+) -> None:
+    """Errors: as `require_one_scale`, for arrays beside those that are `present` already."""
+    of = {"array": "nodes", "edge": "edges"}
+    named = [
+        (f"`{array.name}` of {array.of_type or of[array.role]}", array.name, array.rows.times)
+        for array in arrays
+        if array.role in of and array.rows.width is None and array.rows.dtype.kind in "iu"
+    ]
+    require_one_scale([*present, *named])
 
 
 def feed_array(
@@ -240,6 +256,7 @@ def feed_array(
     described: dict[str, Any] = {
         "allow_nan": options.allow_nan or rows.has_gaps,
         "of_type": array.of_type,
+        "times": rows.times if array.role in ("array", "edge") else None,
     }
     if array.role == "features":
         described["dtype"] = options.feature_dtype or (None if rows.typed else "float32")

@@ -19,7 +19,7 @@ from outercore.sources.graphbolt import is_graphbolt, open_untyped
 from outercore.sources.input_file import is_there
 from outercore.sources.label_rows import label_arrays
 from outercore.sources.named import is_named, open_named
-from outercore.sources.rows import Reading, is_array, open_rows
+from outercore.sources.rows import Reading, as_times, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, is_parquet
 from outercore.sources.text import TextOptions
@@ -281,4 +281,6 @@ def _node_arrays(
     """The array in a file, and what comes with it."""
     if role == "labels":
         return label_arrays(file, reading, inputs.task)
-    return [NodeArray(role, name, open_rows(file, reading))]
+    is_other = role == "array"
+    rows = open_rows(file, replace(reading, takes_times=is_other))
+    return [NodeArray(role, name, as_times(name, rows) if is_other else rows)]

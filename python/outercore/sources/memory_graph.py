@@ -20,12 +20,14 @@ from outercore.sources.classes import class_arrays
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import digest_of, from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
+from outercore.sources.memory_times import times_in_memory
 from outercore.sources.pyg_attributes import TOPOLOGY, numpy_of, splits_of
 from outercore.sources.rows import RowSource, from_array
 from outercore.sources.table import exactly
 from outercore.sources.texts import text_arrays
 from outercore.sources.triples import names_of
 from outercore.split_names import normal_split
+from outercore.time_arrays import is_time_name
 
 _ABSENT = {"f": np.nan, "O": ""}
 """What a node without a row has; nodes need a row for values of other types."""
@@ -206,9 +208,15 @@ class _Opening:
             if name in used:
                 continue
             where = self._of_nodes(name)
+            times = times_in_memory(where, name, column, in_text=is_time_name(name))
+            if times is not None and times.values is not None and name not in RESERVED:
+                in_time = from_array(where, self._in_order(where, times.values))
+                found.append(NodeArray("array", name, replace(in_time, times=times.kind)))
+                continue
             values = _values(where, column)
             if values is None:
-                self._not_taken[name] = "neither numbers nor texts"
+                why = "neither numbers nor texts" if times is None else times.why
+                self._not_taken[name] = why
             elif name in RESERVED:
                 self._not_taken[name] = "batches have something else under the name"
             elif values.dtype.kind == "O":
@@ -319,9 +327,11 @@ class _Opening:
         found = []
         for name, column in self._graph.edges.items():
             where = f"{self._graph.name}: {self._graph.column} `{name}` of edges"
-            values = _values(where, column)
+            times = times_in_memory(where, name, column, in_text=True)
+            values = _values(where, column) if times is None else times.values
             if values is None:
-                self._not_taken[name] = "neither numbers nor texts"
+                why = "neither numbers nor texts" if times is None else times.why
+                self._not_taken[name] = why
                 continue
             if values.dtype.kind == "O":
                 self._not_taken[name] = "texts of edges are not kept"
@@ -334,8 +344,10 @@ class _Opening:
                     f"{where}: {len(values)} rows, expected {self._edge_index.shape[1]}"
                 )
             rows = from_array(where, values)
-            has_gaps = name in self._graph.with_gaps
-            found.append(_edge_array(name, replace(rows, has_gaps=has_gaps)))
+            rows = replace(rows, has_gaps=name in self._graph.with_gaps)
+            if times is not None:
+                rows = replace(rows, times=times.kind)
+            found.append(_edge_array(name, rows))
         return found
 
 

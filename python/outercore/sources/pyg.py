@@ -26,6 +26,7 @@ from outercore.sources.pyg_attributes import (
     rows_of,
     splits_of,
 )
+from outercore.sources.pyg_events import is_events, open_events
 from outercore.sources.python_calls import called_from_python
 from outercore.sources.rows import from_array
 from outercore.sources.typed.pyg import import_hetero
@@ -50,6 +51,9 @@ def from_pyg(
     and the node attributes named in `arrays`, numbers or texts. `splits` maps names to ids or masks
     and wins over the masks. A warning names the attributes that are not taken. `options` are
     `ImportOptions`.
+
+    Each event of a `TemporalData` becomes an edge: `t` the edge array `time`, `msg` the edge array
+    `attr`, other attributes such as `y` edge arrays of their names.
 
     Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` are those of one
     node type.
@@ -77,6 +81,8 @@ def open_data(
     mask_column: int = 0,
 ) -> GraphSource:
     """The edges and arrays of a PyG `Data` object; arguments as `from_pyg`."""
+    if is_events(data):
+        return open_events(data, splits, arrays)
     found: list[NodeArray] = []
     edge_index = _edge_index(data)
     for role, name in (("features", "x"), ("labels", "y")):

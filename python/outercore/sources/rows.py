@@ -30,7 +30,9 @@ from outercore.sources.table import (
     open_table,
 )
 from outercore.sources.text import TextOptions, suffix_of
+from outercore.sources.times import are_whole, time_values, times_of, whole_times
 from outercore.sources.unchanged import FileState, states
+from outercore.time_arrays import is_time_name
 
 _CHUNK_BYTES = 8 << 20
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
@@ -69,6 +71,8 @@ class RowSource:
     """Whether its owner had one value a row in a column, [rows, 1]."""
     has_gaps: bool = False
     """Whether NaN stands for values that are not there, whatever the options say."""
+    times: str | None = None
+    """The type of points in time, as the manifest has it."""
 
     @property
     def row_shape(self) -> list[int]:
@@ -95,6 +99,8 @@ class Reading:
     """Whether rows are in their order, whatever columns of ids say."""
     outside_files: bool = False
     """Whether the description of a folder may name files outside of it."""
+    takes_times: bool = False
+    """Whether one column, of texts too, may be dates and times: an array, and no features."""
 
     @property
     def node_ids(self) -> NodeIds:
@@ -144,6 +150,22 @@ def _require_table(spec: FileSpec) -> None:
         )
 
 
+def as_times(name: str, rows: RowSource) -> RowSource:
+    """Rows of an array that is called like times: whole numbers that the file has as floats become
+    whole numbers, as times are.
+
+    Cost: reads floats once.
+    """
+    is_one = rows.width is None and rows.dtype.kind == "f" and is_time_name(name)
+    if not is_one or not are_whole(rows.chunks()):
+        return rows
+
+    def chunks() -> Iterator[NDArray]:
+        return (whole_times(rows.name, chunk) for chunk in rows.chunks())
+
+    return replace(rows, dtype=np.dtype(np.int64), chunks=chunks, path=None)
+
+
 def require_rows(table: Table) -> None:
     """Errors: `InvalidError` for a table without rows."""
     if table.rows:
@@ -190,12 +212,21 @@ def table_rows(
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
+    times = None
+    if width is None and reading.takes_times:
+        times = times_of(table, values[0], in_text=True)
     # Whole numbers have no NaN for the nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
     if width is None and is_list(table, values[0]):
         width, dtype, source = list_rows(table, values[0], _CHUNK_BYTES)
         if is_float and dtype.kind in "iub":
             source, dtype = _as_floats(spec, source), np.dtype(np.float64)
+    elif times is not None:
+        dtype = np.dtype(np.int64)
+
+        def source() -> Iterator[NDArray]:
+            return (batch[:, None] for batch in time_values(table, values[0]))
+
     else:
         dtype = common_type(table, values, missing)
         dtype = np.dtype(np.float64) if is_float and dtype.kind in "iub" else dtype
@@ -241,6 +272,7 @@ def table_rows(
         whole=whole,
         key=columns.key,
         typed=not hasattr(table, "file"),
+        times=times,
     )
 
 

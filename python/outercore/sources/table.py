@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.sources.input_file import is_there, require_file
+from outercore.sources.microseconds import KIND, in_microseconds
 from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
@@ -322,7 +323,7 @@ class ParquetTable:
             for place, (name, column) in enumerate(zip(columns, batch, strict=True)):
                 where = f"`{self.path}`: column `{name}`"
                 with _arrow_errors(where):
-                    values = _numbers(column)
+                    values = _numbers(column, where, first)
                     if pa.types.is_decimal(column.type):
                         _require_same_decimals(column, values, where, first)
                 if column.null_count:
@@ -399,8 +400,12 @@ def _arrow_errors(where: str) -> Iterator[None]:
         ) from None
 
 
-def _numbers(column: Any) -> NDArray[Any]:
-    """A column of numbers as NumPy has it; whatever stands for nulls."""
+def _numbers(column: Any, where: str, first: int) -> NDArray[Any]:
+    """A column of numbers as NumPy has it, dates and times in microseconds since 1970; whatever
+    stands for nulls.
+
+    Errors: as `in_microseconds`.
+    """
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -413,7 +418,9 @@ def _numbers(column: Any) -> NDArray[Any]:
         column = column.cast(pa.float64())
     if column.null_count:
         column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
-    return column.to_numpy(zero_copy_only=False)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    time = KIND.fullmatch(str(kind))
+    return values if time is None else in_microseconds(where, values, time[2], first)
 
 
 def _require_same_decimals(column: Any, values: NDArray[Any], where: str, first: int) -> None:

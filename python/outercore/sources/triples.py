@@ -17,9 +17,18 @@ from outercore.errors import InvalidError
 from outercore.shell import quoted
 from outercore.sources.columns import SOURCES, TARGETS, plain
 from outercore.sources.foreign import refuse_foreign
-from outercore.sources.table import FileSpec, ParquetTable, Table, is_parquet, open_table
+from outercore.sources.table import (
+    FileSpec,
+    ParquetTable,
+    Table,
+    TextTable,
+    is_parquet,
+    open_table,
+)
 from outercore.sources.text import TextFile, TextOptions, suffix_of
+from outercore.sources.times import is_date_column
 from outercore.sources.unchanged import require_unchanged, states
+from outercore.time_arrays import is_calendar_name
 
 _WORDS = {
     "h": SOURCES | {"h", "s"},
@@ -110,6 +119,8 @@ def import_triples(
     for _, spec in specs:
         if not spec.columns:
             _require_order(spec, _names(spec, texts.get(spec)), options.columns)
+            if not spec.columns and options.columns == TripleOptions.columns:
+                _refuse_times(spec, texts.get(spec))
     for spec, text in texts.items():
         note(f"{spec.path}: {text.described()}")
     pushed = {spec: files for spec, files in before.items() if spec not in texts}
@@ -193,6 +204,37 @@ def _require_order(spec: FileSpec, names: list[str], letters: str) -> None:
     raise InvalidError(
         f"`{spec.path}`: column `{names[wrong[0]]}` would be taken as {kinds[letters[wrong[0]]]}\n"
         f"hint: choose head, relation and tail: `{quoted(spec.path)}:{','.join(found)}`"
+    )
+
+
+def _refuse_times(spec: FileSpec, text: TextFile | None) -> None:
+    """Errors: `InvalidError` where a column of a triple is a time, and nothing says so.
+
+    A date may be the tail of a fact, so its values say nothing there.
+
+    Cost: of a text the first batch of rows.
+    """
+    table: Table = ParquetTable(spec.path) if text is None else TextTable(text)
+    names = table.names
+    if len(names) != 3 or (text is not None and text.format != "delimited"):
+        return
+    times = [
+        name
+        for place, name in enumerate(names)
+        if (table.is_named and is_calendar_name(name))
+        or (place < 2 and is_date_column(table, name))
+    ]
+    if not times:
+        return
+    way = f"choose the columns: `{quoted(str(FileSpec(spec.path, tuple(names))))}`"
+    if not table.is_named:
+        way = (
+            "write a line with the names of the columns above the rows, and choose them: "
+            f"`{quoted(spec.path)}:HEAD,RELATION,TAIL`"
+        )
+    raise InvalidError(
+        f"`{spec.path}`: column `{times[0]}` holds times and would be taken as part of a triple\n"
+        f"hint: if it is one, {way}; else give it a column of its own: `--columns` tells which"
     )
 
 

@@ -7,10 +7,11 @@ leaks. That it finds the label in samples without a guard shows that it would no
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ _SEEDS = 2_000
 _PAIRS = 20_000
 _FAN_OUTS = (10, 10)
 _BATCH = 256
+_DEVIATIONS = 3.0
+"""So far above chance a score has to be to show that a model sees something."""
+
+Verdict = Literal["leaks", "chance", "no power"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,22 @@ class Canary:
     def is_sound(self) -> bool:
         """Whether nothing leaks."""
         return not self.seen
+
+    @property
+    def has_power(self) -> bool:
+        """Whether a leak would have shown: without the guard the model is clearly above chance."""
+        if self.without is None:
+            return self.seeds > 0
+        # Standard deviation of the area under the curve at chance, with half of the seeds positive.
+        deviation = math.sqrt((self.seeds + 1) / 3) / self.seeds if self.seeds else math.inf
+        return self.without > 0.5 + _DEVIATIONS * deviation
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it has shown. Without power, chance says nothing."""
+        if not self.is_sound:
+            return "leaks"
+        return "chance" if self.has_power else "no power"
 
 
 def canaries(
@@ -88,6 +109,20 @@ def canaries(
         told("canary: held-out edges")
         found.append(_of_links(graph))
     return found
+
+
+def without_times(graph: Graph, time: str | None = None) -> list[str]:
+    """What has no times `time` in a data set where something has: samples by time always see it."""
+    name = time or "time"
+    edges = _edge_times(graph, name)
+    nodes = [one for one in graph.node_types if f"nodes/{one}/{name}" not in graph.arrays]
+    if not edges and len(nodes) == len(graph.node_types):
+        return []
+    others = [one for one in graph.edge_types if one not in edges]
+    return [
+        *(f"nodes of `{one}`" for one in nodes),
+        *(f"edges of `{','.join(one)}`" for one in others),
+    ]
 
 
 @dataclass

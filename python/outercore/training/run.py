@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -42,6 +43,7 @@ from outercore.training.result import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
+from outercore.training.temporal.unused import unused_times
 from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.inputs import require_model_fits
 from outercore.training.work import Work, samples_only
@@ -98,10 +100,16 @@ def train(
     """
     require_one_process("outercore train")
     own, options = _own(network, options)
-    chosen, observer = configuration(config, options), observer or Observer()
+    chosen = configuration(config, options)
     _require_own(chosen, own)
     graph = open_graph(root_of(data_set))
-    chosen = _with_inputs(graph, chosen, observer)
+    chosen = _with_inputs(graph, chosen, observer or Observer())
+    if (lost := unused_times(graph, chosen)) is not None:
+        if observer is None:
+            warnings.warn(lost, stacklevel=2)
+        else:
+            observer.note(f"warning: {lost}")
+    observer = observer or Observer()
     name = f"{Path(graph.root).resolve().name}-{chosen.model.kind.rpartition(':')[2]}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
         more = {} if own is None else {"network": own.place, "network_digest": own.digest}

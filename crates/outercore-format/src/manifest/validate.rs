@@ -217,6 +217,9 @@ fn roles(manifest: &Manifest) -> Result<()> {
                 .with_context(context);
         }
     }
+    for key in roles.times.keys() {
+        find(key).context("role `times`")?;
+    }
     Ok(())
 }
 

@@ -390,5 +390,6 @@ fn open(spec: &ArraySpec, source: &Path) -> Result<ArrayReader> {
 
 fn imported(spec: ArraySpec, entry: ArrayEntry, summary: ArraySummary) -> ImportedArray {
     let summary = ArraySummary { rows: entry.rows(), ..summary };
-    ImportedArray { key: spec.key(), target: spec.target, entry, summary, given: spec.given }
+    let (key, target) = (spec.key(), spec.target.clone());
+    ImportedArray { key, target, entry, summary, given: spec.given, times: spec.times }
 }

@@ -88,6 +88,8 @@ pub struct ArraySpec {
     pub task: Option<Task>,
     /// The form that batches have, where it is another one than the stored form.
     pub given: Option<Given>,
+    /// The type of points in time, in Arrow's notation; absent for everything else.
+    pub times: Option<String>,
 }
 
 impl ArraySpec {
@@ -104,6 +106,7 @@ impl ArraySpec {
             classes: None,
             task: None,
             given: None,
+            times: None,
         }
     }
 
@@ -261,6 +264,8 @@ pub struct ImportedArray {
     pub summary: ArraySummary,
     /// As [`ArraySpec::given`].
     pub given: Option<Given>,
+    /// The type of points in time, as [`ArraySpec::times`].
+    pub times: Option<String>,
 }
 
 impl ImportedArray {
@@ -271,6 +276,10 @@ impl ImportedArray {
         // The array before may have been given in another form.
         roles.given.remove(&self.key);
         roles.given.extend(self.given.clone().map(|given| (self.key.clone(), given)));
+        match &self.times {
+            Some(times) => roles.times.insert(self.key.clone(), times.clone()),
+            None => roles.times.remove(&self.key),
+        };
         match &self.target {
             Target::Features => match Group::of(&self.key) {
                 Group::Node { node_type, .. } if node_type != keys::NODE => {

@@ -213,6 +213,7 @@ impl GraphImport {
             entry: record.entry.clone(),
             summary: record.summary,
             given: spec.given.clone(),
+            times: spec.times.clone(),
         });
         Ok(true)
     }

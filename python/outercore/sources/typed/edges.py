@@ -15,9 +15,9 @@ from outercore.errors import InvalidError
 from outercore.mapped import blocks
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, common_type, without_gaps
+from outercore.sources.times import STORED, TIME, clock_of, has_gaps, is_time, time_values
 from outercore.sources.typed.keys import EMPTY, NO_NODE, Column, Keys, column_of, readable, shown
 from outercore.sources.typed.tables import EdgeTable, NodeTable
-from outercore.sources.typed.times import TIME, has_gaps, is_time, time_values
 
 _ROWS = 1 << 17
 Dangling = Literal["refuse", "drop"]
@@ -206,8 +206,15 @@ class EdgesOfType:
                     yield np.ascontiguousarray(values)
 
         files = tuple(state for ends in self.ends for state in ends.table.files)
+        stored = STORED.get(clock_of(filled[0].table.table, name)) if True in times else None
         return RowSource(
-            f"{self.ends[0].table.spec}:{name}", dtype, None, None, chunks, files=files
+            f"{self.ends[0].table.spec}:{name}",
+            dtype,
+            None,
+            None,
+            chunks,
+            files=files,
+            times=stored,
         )
 
 

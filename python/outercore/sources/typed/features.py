@@ -18,8 +18,8 @@ from outercore.sources.rows import (
 )
 from outercore.sources.sparse_rows import is_sparse, sparse_rows
 from outercore.sources.table import FileSpec, Table, require_column
+from outercore.sources.times import STORED, TIME, clock_of, has_gaps, is_time, time_values
 from outercore.sources.typed.tables import NodeTable
-from outercore.sources.typed.times import TIME, has_gaps, is_time, time_values
 
 
 def open_features(
@@ -175,4 +175,5 @@ def _times(table: Table, name: str) -> RowSource:
         None,
         table.rows,
         lambda: time_values(table, name),
+        times=STORED.get(clock_of(table, name)),
     )

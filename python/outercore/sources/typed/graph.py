@@ -11,10 +11,17 @@ from typing import Any
 from outercore._native import Progress
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.sources.graph import ImportOptions, NodeArray, feed_array, require_place
+from outercore.sources.graph import (
+    ImportOptions,
+    NodeArray,
+    feed_array,
+    require_comparable,
+    require_place,
+)
 from outercore.sources.rows import Reading, RowSource, count_rows
 from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
+from outercore.sources.times import TIME, require_one_clock, require_one_kind
 from outercore.sources.typed.edges import Dangling, EdgesOfType, edges_of_types
 from outercore.sources.typed.features import open_features
 from outercore.sources.typed.importer import refuse_options, typed_importer
@@ -28,7 +35,7 @@ from outercore.sources.typed.labels import (
 from outercore.sources.typed.node_texts import columns_besides, open_node_texts
 from outercore.sources.typed.splits import Splits
 from outercore.sources.typed.tables import EdgeTable, NodeTable, open_edge_types, open_node_types
-from outercore.sources.typed.times import TIME, require_one_clock, require_one_kind
+from outercore.sources.typed.undeclared_times import undeclared_times
 from outercore.sources.unchanged import FileState, require_unchanged
 
 
@@ -164,6 +171,7 @@ def typed_source(
         for array in arrays
         if is_timed and (array.role, array.name) == ("array", TIME)
     }
+    dates = undeclared_times(nodes, tables, set(times), described=is_timed)
     splits, more = _splits(inputs, labels, nodes, reading, times, options.task)
     identity = json.dumps(
         [
@@ -188,7 +196,7 @@ def typed_source(
         splits if isinstance(splits, Splits) else None,
         arrays,
         identity,
-        list(dict.fromkeys([*from_files, *notes, *more])),
+        list(dict.fromkeys([*from_files, *notes, *dates, *more])),
         named,
         inputs.fill,
     )
@@ -284,8 +292,11 @@ def write_typed(
                 by_keys = source.splits.looked_up(keys, len(source.edge_keys))
             for array in [*source.arrays, *by_keys, *keys.arrays()]:
                 feed_array(importer, array, options, progress)
+            named = list(source.arrays)
             for edges in source.edges:
                 arrays, left_out = edges.arrays(keys, source.fill)
+                named += arrays
+                require_comparable(named)
                 for array in arrays:
                     feed_array(importer, array, options, progress)
                 if left_out and not edges.reverse:

@@ -13,6 +13,7 @@ from outercore.graph import EdgeType
 from outercore.mapped import blocks
 from outercore.sources.graph import ImportOptions
 from outercore.sources.table import FileSpec
+from outercore.sources.times import require_one_clock
 from outercore.sources.typed.edges import EdgesOfType, Ends, with_reverse
 from outercore.sources.typed.features import arrays_of_table
 from outercore.sources.typed.graph import (
@@ -27,7 +28,6 @@ from outercore.sources.typed.neo4j_header import Role
 from outercore.sources.typed.node_texts import columns_besides
 from outercore.sources.typed.selection import Part, Selection
 from outercore.sources.typed.tables import EdgeTable, NodeTable, require_type_name
-from outercore.sources.typed.times import require_one_clock
 
 _ROWS = 1 << 20
 

@@ -19,13 +19,13 @@ from outercore.sources.table import (
     require_column,
 )
 from outercore.sources.text import TextFile
+from outercore.sources.times import is_time, require_one_clock
 from outercore.sources.typed.features import arrays_of_table
 from outercore.sources.typed.graph import TypedInputs, TypedSource, typed_source
 from outercore.sources.typed.labels import label_column
 from outercore.sources.typed.node_texts import text_columns
 from outercore.sources.typed.schema import DESCRIPTION, TableSchema, read_schema
 from outercore.sources.typed.tables import EdgeTable, NodeTable
-from outercore.sources.typed.times import is_time, require_one_clock
 from outercore.sources.unchanged import states
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.sources.table import Missing, TextTable
 from outercore.sources.text import TextFile
-from outercore.sources.typed.times import Clock, clock_of, time_values
+from outercore.sources.times import Clock, clock_of, time_values
 
 _KINDS: dict[Clock, str] = {
     "zone": "timestamp[us, tz=UTC]",

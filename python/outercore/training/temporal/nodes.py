@@ -10,7 +10,8 @@ from outercore.training.config import TrainConfig
 if TYPE_CHECKING:
     from outercore.graph import Graph
 
-_BY_DEGREE = ("gcn", "gin")
+BY_DEGREE = ("gcn", "gin")
+"""Models that weigh by the in-degrees of the whole graph."""
 
 
 def require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:
@@ -26,7 +27,7 @@ def require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:
             f"--time {attribute}: nodes of type `{node_type}` have no array `{attribute}`, which "
             "says when each asks\nhint: import it, or add `--task link` to learn edges by time"
         )
-    if config.model.kind in _BY_DEGREE:
+    if config.model.kind in BY_DEGREE:
         raise UnsupportedError(
             f"model `{config.model.kind}`: it weighs by the in-degrees of the whole graph, which "
             "tell of later edges\nhint: use `--model sage` or `gat`"

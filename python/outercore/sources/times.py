@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.sources.table import Table
+from outercore.sources.microseconds import KIND
+from outercore.sources.table import Table, TextTable
 
 TIME = "time"
 """The array of times of nodes and edges, where the user says which column has them."""
@@ -21,21 +21,61 @@ TIME = "time"
 Clock = Literal["zone", "no zone", "days", "numbers"]
 """What times count from: 1970 in UTC, 1970 somewhere, the day alone, or only the user knows."""
 
-_KIND = re.compile(r"(timestamp|date32|date64)\[(s|ms|us|ns|day)(?:, tz=(.+))?\]")
-_MICROSECONDS = {
-    "s": Fraction(10**6),
-    "ms": Fraction(1000),
-    "us": Fraction(1),
-    "ns": Fraction(1, 1000),
-    "day": Fraction(86_400 * 10**6),
+STORED: dict[Clock, str] = {
+    "zone": "timestamp[us, tz=UTC]",
+    "no zone": "timestamp[us]",
+    "days": "date[us]",
 }
+"""What the manifest says of times. Days are stored as their midnight."""
 _ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
+_DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d\d.*)?$"
+"""What looks like a date in any notation, also one that is not read."""
+_LOOKED_AT = 1000
+"""Rows of a text that tell whether a column holds dates."""
 _LAYOUTS = "`2013-01-31`, `2013-01-31 17:05:00` or `2013-01-31T17:05:00Z`"
 
 
 def is_time(table: Table, name: str) -> bool:
     """Whether a column holds points in time by its type."""
-    return _KIND.fullmatch(table.kind(name)) is not None
+    return KIND.fullmatch(table.kind(name)) is not None
+
+
+def is_date_column(table: Table, name: str) -> bool:
+    """Whether a column holds dates or times by its type, or all of its first values look so.
+
+    Cost: of a text the first batch of rows.
+    """
+    if not isinstance(table, TextTable):
+        return is_time(table, name) or (
+            table.kind(name) == "text" and _look_like_dates(table, name)
+        )
+    return _look_like_dates(table, name)
+
+
+def _look_like_dates(table: Table, name: str) -> bool:
+    try:
+        first = next((texts for (texts,) in table.texts([name], "")), None)
+    except InvalidError:
+        # Whoever reads the file says what is wrong with it.
+        return False
+    return first is not None and look_like_dates(first)
+
+
+def look_like_dates(texts: pa.Array) -> bool:
+    """Whether the first of these texts look like dates in any notation, but for empty ones."""
+    head = texts.slice(0, _LOOKED_AT)
+    given = head.filter(pc.not_equal(head, ""))
+    return len(given) > 0 and bool(pc.all(pc.match_substring_regex(given, _DATE)).as_py())
+
+
+def times_of(table: Table, name: str, *, in_text: bool) -> str | None:
+    """The type that the times of a column have in the data set; `None` for a column of others.
+
+    With `in_text` also texts that look like dates are times.
+    """
+    if not (is_time(table, name) or (in_text and is_date_column(table, name))):
+        return None
+    return STORED[clock_of(table, name)]
 
 
 def has_gaps(table: Table, name: str) -> bool:
@@ -48,7 +88,7 @@ def clock_of(table: Table, name: str) -> Clock:
 
     Errors: `InvalidError` for a column that holds no times.
     """
-    found = _KIND.fullmatch(table.kind(name))
+    found = KIND.fullmatch(table.kind(name))
     if found is not None:
         if found[1] != "timestamp":
             return "days"
@@ -62,13 +102,20 @@ def clock_of(table: Table, name: str) -> Clock:
             f"hint: write whole numbers, or dates such as {_LAYOUTS}"
         )
     for (texts,) in table.texts([name], ""):
-        given = pc.filter(texts, pc.not_equal(texts, ""))
-        if len(given):
-            text = given[0].as_py()
-            if ":" not in text and "T" not in text:
-                return "days"
-            return "zone" if _has_zone(text) else "no zone"
+        if (found_clock := clock_of_text(texts)) is not None:
+            return found_clock
     return "days"
+
+
+def clock_of_text(texts: pa.Array) -> Clock | None:
+    """What times in text count from, by the first one; `None` where all are empty."""
+    given = pc.filter(texts, pc.not_equal(texts, ""))
+    if not len(given):
+        return None
+    text = given[0].as_py()
+    if ":" not in text and "T" not in text:
+        return "days"
+    return "zone" if _has_zone(text) else "no zone"
 
 
 def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
@@ -77,19 +124,14 @@ def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
     Errors: `InvalidError` with the row of a missing time, of one that is no time, and of one
     between two microseconds or beyond int64.
     """
-    first, kind = 0, table.kind(name)
-    found = _KIND.fullmatch(kind)
-    if found is not None or kind != "text":
+    first = 0
+    if table.kind(name) != "text":
         for rows in table.numbers([name], np.dtype(np.int64), "nan"):
-            values = np.ascontiguousarray(rows[:, 0])
-            if found is not None:
-                values = _in_microseconds(table, name, values, found[2], first)
-            yield values
-            first += len(rows)
+            yield np.ascontiguousarray(rows[:, 0])
         return
     has_zone = clock_of(table, name) == "zone"
     for (texts,) in table.texts([name], ""):
-        yield _parsed(table, name, texts, first, has_zone=has_zone)
+        yield parsed(f"`{table.path}`: column `{name}`", texts, first, has_zone=has_zone)
         first += len(texts)
 
 
@@ -98,16 +140,18 @@ def _has_zone(text: str) -> bool:
     return _ZONE.search(clock) is not None
 
 
-def _parsed(
-    table: Table, name: str, texts: pa.Array, first: int, *, has_zone: bool
-) -> NDArray[np.int64]:
+def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArray[np.int64]:
+    """Times in text in microseconds since 1970; `first` is the row of the first one.
+
+    Errors: `InvalidError` with the row of a text that is no time.
+    """
     kind = pa.timestamp("us", "UTC" if has_zone else None)
     try:
         return texts.cast(kind).cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         row = next(at for at, text in enumerate(texts) if not _is(text, kind))
     text = texts[row].as_py()
-    where = f"`{table.path}`: column `{name}`: row {first + row}"
+    where = f"{where}: row {first + row}"
     if text == "":
         raise InvalidError(f"{where} has no value, expected a time\nhint: fill it, or leave it out")
     # One that has a zone where the first one has none, or the other way round.
@@ -128,29 +172,59 @@ def _is(text: pa.Scalar, kind: pa.DataType) -> bool:
     return True
 
 
-def _in_microseconds(
-    table: Table, name: str, values: NDArray[np.int64], unit: str, first: int
-) -> NDArray[np.int64]:
-    """Times of a column in microseconds since 1970, whatever unit the file has.
+def whole_times(where: str, values: NDArray[Any], first: int = 0) -> NDArray[np.int64]:
+    """Times that a file has as floats, as whole numbers.
 
-    Errors: `InvalidError` with the row of a time between two microseconds, or beyond int64.
+    Errors: `InvalidError` with the row of a fraction, or of a missing time.
     """
-    factor = _MICROSECONDS[unit]
-    if factor < 1:
-        wrong = values % factor.denominator != 0
-        scaled = values // factor.denominator
-    else:
-        limit = np.iinfo(np.int64).max // factor.numerator
-        wrong = np.abs(values) > limit
-        scaled = np.where(wrong, 0, values) * factor.numerator
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64)
+    wrong = (values != whole) | ~(np.abs(values) < 2.0**63)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
+        found = "is missing" if np.isnan(values[row]) else f"is {values[row]}"
         raise InvalidError(
-            f"`{table.path}`: column `{name}`: row {first + row}: time {int(values[row])} "
-            f"{unit} is no whole number of microseconds\n"
-            "hint: round the column before, or store it as whole numbers of a unit of your own"
+            f"{where} holds fractions or missing values, expected whole numbers: row {first + row} "
+            f"{found}"
         )
-    return scaled
+    return whole
+
+
+def are_whole(chunks: Iterable[NDArray[Any]]) -> bool:
+    """Whether all floats are whole numbers of int64, and none is missing.
+
+    Cost: reads the rows up to the first that is not.
+    """
+    for values in chunks:
+        if not bool(((values == np.trunc(values)) & (np.abs(values) < 2.0**63)).all()):
+            return False
+    return True
+
+
+def require_one_scale(arrays: Iterable[tuple[str, str, str | None]]) -> None:
+    """Errors: `InvalidError` where some times have a zone and others have none, and where arrays of
+    one name hold times here and numbers there: samplers compare arrays of one name.
+
+    `arrays` are what messages call them, their names, and the types of those that are times.
+    """
+    zones: dict[str, str] = {}
+    kinds: dict[str, tuple[bool, str]] = {}
+    for where, name, times in arrays:
+        if times is not None:
+            zones.setdefault(times, where)
+        is_other, before = kinds.setdefault(name, (times is not None, where))
+        if is_other != (times is not None):
+            dates, numbers = (where, before) if times is not None else (before, where)
+            raise InvalidError(
+                f"{dates} holds times in microseconds since 1970, {numbers} of the same name holds "
+                "other numbers\nhint: store both as dates, or both as whole numbers; or call one "
+                "otherwise"
+            )
+    if STORED["zone"] in zones and STORED["no zone"] in zones:
+        raise InvalidError(
+            f"{zones[STORED['zone']]} has times with a time zone, {zones[STORED['no zone']]} "
+            "without one\nhint: store all times with a time zone, or all without one"
+        )
 
 
 def require_one_kind(nodes: list[tuple[Table, str]], edges: list[tuple[Table, str]]) -> None:
