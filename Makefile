@@ -113,8 +113,11 @@ $(VENV)/.requirements: requirements/dev.txt $(VENV)/.uv
 	$(UV) pip install --require-hashes -r requirements/dev.txt
 	@touch $@
 
+# Sources that change while it is built are built the next time: the time of the file is that of the
+# beginning.
 $(VENV)/.package: $(NATIVE_SOURCES) $(VENV)/.requirements
+	@touch $@.begun
 	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" \
 		maturin develop --release --uv --locked
-	@touch $@
+	@mv $@.begun $@
 	@echo "$(VENV) is ready: source $(BIN)/activate"
