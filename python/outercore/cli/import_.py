@@ -19,7 +19,7 @@ from outercore.errors import InvalidError
 from outercore.names import KEY
 from outercore.sources.dictionary import NamedInputs
 from outercore.sources.edge_arrays import EdgeChoice
-from outercore.sources.first_node import note_on_first_node
+from outercore.sources.first_node import note_on_ids
 from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.named import hetero_directory
@@ -422,7 +422,7 @@ def _write(
                 "training reads"
             )
     summary = import_graph(source, out, options, progress)
-    if (first := note_on_first_node(source, outercore.open(out))) is not None:
+    if (first := note_on_ids(source, outercore.open(out))) is not None:
         console.note(first)
     return summary
 

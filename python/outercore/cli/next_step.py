@@ -14,8 +14,10 @@ _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
 _OPTION = re.compile(r"(?<!leave out )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
 """An option in a hint, with a value that is no placeholder such as FILE."""
-_FLAGS = ("--overwrite", "--triples", "--outside-files")
+_FLAGS = ("--overwrite", "--triples", "--outside-files", "--header", "--no-header", "--one-based")
 """Options without a value that hints name."""
+_CHOICE = "say which"
+"""How a hint begins whose options are readings to choose from: each has a command."""
 
 
 def options_of(command: Any, arguments: Sequence[str]) -> set[str]:
@@ -65,12 +67,30 @@ def with_command(
     parts = hint.split("; ")
     hint = "; ".join([one for one in parts if _is_of_use(one, arguments, options)] or parts)
     message = f"{said}\nhint: {hint}"
-    option = _OPTION.search(hint)
-    if option is None or (option[2] is None and option[1] not in _FLAGS):
-        return message
-    if not _is_of_use(option[0], arguments, options):
-        return message
-    return f"{message}: `{_command(arguments, option[1], option[2])}`"
+    named = list(_OPTION.finditer(hint))
+    commands = [
+        f"`{_command(arguments, option[1], _value(option))}`"
+        for option in (named if hint.startswith(_CHOICE) else named[:1])
+        if (option[2] is not None or option[1] in _FLAGS)
+        and _is_of_use(option[0], arguments, options)
+    ]
+    return f"{message}: {' or '.join(commands)}" if commands else message
+
+
+def _value(option: re.Match[str]) -> str | None:
+    """The value of an option in a hint, which quotes it for the shell where that needs it.
+
+    Example:
+        >>> [_value(option) for option in _OPTION.finditer("`--comment '#'` or `--comment ''`")]
+        ['#', '']
+    """
+    if option[2] is None:
+        return None
+    try:
+        words = shlex.split(option[2])
+    except ValueError:
+        return option[2]
+    return words[0] if len(words) == 1 else option[2]
 
 
 def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> bool:
@@ -85,7 +105,7 @@ def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> 
         if option[1] not in options:
             return False
         if option[2] is not None and (
-            _command(arguments, option[1], option[2]) == _joined(arguments)
+            _command(arguments, option[1], _value(option)) == _joined(arguments)
         ):
             return False
     return True

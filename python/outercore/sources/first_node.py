@@ -1,4 +1,4 @@
-"""Whether the ids of an import may start at 1 although nobody said so."""
+"""Whether the ids of an import may start at 1, or have gaps, although nobody said so."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ import numpy as np
 from outercore.mapped import blocks, mapped
 from outercore.sources.graph import GraphSource
 
+_SPARSE, _FEW = 4, 16
+"""Ids have gaps where there are so many nodes for each end of an edge, and some more."""
 
-def note_on_first_node(source: GraphSource, graph: Any) -> str | None:
-    """What to tell the user where no edge has node 0 and only the ids say how many nodes there are.
+
+def note_on_ids(source: GraphSource, graph: Any) -> str | None:
+    """What to tell the user of ids that alone say how many nodes there are: they are far more than
+    the edges have ends, or none of them is 0.
 
     Cost: reads the sources up to the first 0; all of them where node 0 has no edge.
     """
-    may_start_at_1 = source.edges and all(edge.first_id == 0 for edge in source.edges)
     counted = source.nodes is None and not any(array.role != "split" for array in source.arrays)
-    if not (may_start_at_1 and counted and graph.num_edges) or _has_edge_of_first(graph):
+    if not (counted and graph.num_edges):
+        return None
+    if graph.num_nodes > _FEW + _SPARSE * 2 * graph.num_edges:
+        return (
+            f"{graph.num_nodes:,} nodes, up to the largest id, for {graph.num_edges:,} edges: if "
+            "ids have gaps, `--ids dictionary` makes nodes of those there are, and keeps their ids"
+        )
+    may_start_at_1 = source.edges and all(edge.first_id == 0 for edge in source.edges)
+    if not may_start_at_1 or _has_edge_of_first(graph):
         return None
     return (
         "no edge has node 0: if the ids start at 1, import again with `--one-based`; as it is, "
