@@ -26,6 +26,7 @@ fn valid() -> Manifest {
     manifest.roles.labels = Some(keys::LABELS.into());
     manifest.roles.classes = Some(3);
     manifest.roles.splits.insert("train".into(), "splits/train".into());
+    manifest.roles.times.insert("nodes/node/year".into(), "date[us]".into());
     manifest
 }
 
@@ -41,6 +42,13 @@ fn a_valid_manifest_survives_the_round_trip() {
     let manifest = valid();
     manifest.validate().unwrap();
     assert_eq!(Manifest::from_json(manifest.to_json().as_bytes()).unwrap(), manifest);
+}
+
+#[test]
+fn a_manifest_without_times_is_written_as_before_there_was_the_role() {
+    let mut manifest = valid();
+    manifest.roles.times.clear();
+    assert!(!manifest.to_json().contains("\"times\""));
 }
 
 #[test]
@@ -167,6 +175,11 @@ fn every_contradiction_is_refused_and_named() {
         ("/roles/features", json!("nodes/node/z"), "role `features`: array `nodes/node/z`"),
         ("/roles/features", json!("splits/train"), "not below `nodes/`"),
         ("/roles/splits/train", json!("nodes/node/y"), "not below `splits/`"),
+        (
+            "/roles/times",
+            json!({"nodes/node/z": "timestamp[us]"}),
+            "role `times`: array `nodes/node/z`",
+        ),
     ] {
         let error = refused(|json| *json.pointer_mut(pointer).unwrap() = value.clone());
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
