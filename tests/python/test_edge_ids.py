@@ -130,12 +130,13 @@ def test_the_graph_store_has_the_edge_id_of_every_arc_in_each_layout(graph: oc.G
     row, col, ids = store.coo()
     sources, offsets, csc_ids = store.csc()
     pointers, targets, csr_ids = store.csr()
-    assert torch.equal(ids, csc_ids)
-    assert torch.equal(torch.sort(ids).values, torch.sort(csr_ids).values)
-    assert torch.equal(sources, row)
-    assert torch.equal(torch.repeat_interleave(offsets.diff()), col)
+    # In the order of the import; the others are in that of their targets or sources.
+    assert torch.equal(ids, torch.sort(ids).values)
+    for other_ids in (csc_ids, csr_ids):
+        assert torch.equal(ids, torch.sort(other_ids).values)
     for one, other, edge in (
         (row, col, ids),
+        (sources, torch.repeat_interleave(offsets.diff()), csc_ids),
         (torch.repeat_interleave(pointers.diff()), targets, csr_ids),
     ):
         ends = torch.stack([one, other], dim=1)

@@ -73,10 +73,20 @@ def csv(path: str, **columns: list[Any]) -> None:
         ),
         ((f"--edges={WRITES}=writes.csv", "--features=peper=x.npy"), ["author, paper", "peper"]),
         ((f"--edges={WRITES}=writes.csv", "--undirected"), ["--undirected: does not go with"]),
-        ((f"--edges={WRITES}=strange.csv",), ["strange.csv", "`--header`", "`--no-header`"]),
+        (
+            (f"--edges={WRITES}=strange.csv",),
+            ["strange.csv", "type `author` has the key `b1`"],
+        ),
         (
             (f"--edges={WRITES}=unknown.csv",),
-            ["unknown.csv", "column `paper`", "row 1", "type `paper`", "key `p9`", "--dangling"],
+            [
+                "unknown.csv",
+                "column `paper`",
+                "row 1",
+                "type `paper`",
+                "key `p9`",
+                "look like `p1`",
+            ],
         ),
         (
             (f"--edges={WRITES}=empty.csv",),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import outercore as oc
 from outercore import _core, _native
+from outercore.errors import InvalidError
 from outercore.sources.graph import ImportOptions
 from outercore.sources.typed.graph import TypedInputs, import_typed
 from outercore.sources.typed.keys import NO_NODE, Column, Keys
@@ -114,6 +115,19 @@ def join(tables: Tables) -> tuple[dict[str, list[tuple[int, int, int]]], dict[st
     return edges, values
 
 
+def loses_most(tables: Tables) -> bool:
+    """Whether more than half of the rows of an edge type have keys that no node has."""
+    lost: dict[tuple[str, str, str], list[bool]] = {}
+    for edge_type, rows in tables.edges:
+        known = [set(tables.nodes[end][1]) for end in (edge_type[0], edge_type[2])]
+        lost.setdefault(edge_type, []).extend(
+            None not in row[:2]
+            and any(key not in of for key, of in zip(row[:2], known, strict=True))
+            for row in rows
+        )
+    return any(2 * sum(rows) > len(rows) for rows in lost.values())
+
+
 def write(tables: Tables, directory: Path) -> TypedInputs:
     nodes, edges = [], []
     for number, (name, (kind, keys)) in enumerate(tables.nodes.items()):
@@ -147,6 +161,10 @@ def test_edges_are_those_of_a_naive_join_and_values_arrive_unchanged(tables: Tab
     try:
         inputs = write(tables, directory)
         options = ImportOptions(memory="16MiB", duplicates=tables.duplicates)  # type: ignore[arg-type]
+        if loses_most(tables):
+            with pytest.raises(InvalidError, match="more than half"):
+                import_typed(inputs, directory / "out", options)
+            return
         summary = import_typed(inputs, directory / "out", options)
         graph = oc.open(directory / "out")
         assert graph.node_types == {

@@ -18,9 +18,7 @@ from outercore.sources.rows import Reading, is_array, open_node_table, open_rows
 from outercore.sources.table import FileSpec, Missing, ParquetTable, Table, exactly
 from outercore.sources.unchanged import states
 
-MISSING = pa.array(
-    ["", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>"], pa.large_string()
-)
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")
 """Words for a missing label, as pandas, R and SQL write them."""
 
 
@@ -102,7 +100,7 @@ def _names(table: Table, columns: list[str]) -> pa.Array | None:
 
 
 def _is_missing(words: pa.Array) -> pa.Array:
-    return pc.or_(pc.is_null(words), pc.is_in(words, MISSING))
+    return pc.or_(pc.is_null(words), pc.is_in(words, pa.array(MISSING, pa.large_string())))
 
 
 def _is_number(word: str) -> bool:

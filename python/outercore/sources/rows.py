@@ -212,9 +212,8 @@ def table_rows(
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
-    times = None
-    if width is None and reading.takes_times:
-        times = times_of(table, values[0], in_text=True)
+    may_be_times = width is None and reading.takes_times
+    times = times_of(table, values[0], in_text=True) if may_be_times else None
     # Whole numbers have no NaN for the nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
     if width is None and is_list(table, values[0]):
