@@ -287,7 +287,8 @@ def _differs(array: NodeArray) -> bool:
         return rows.is_column
     if array.role == "features":
         return rows.width is None or rows.dtype.kind in "iub"
-    return array.role == "labels" and (rows.width == 1 or rows.dtype.kind == "f")
+    is_column = rows.is_column or rows.width == 1
+    return array.role == "labels" and (is_column or rows.dtype.kind == "f")
 
 
 def _counted(

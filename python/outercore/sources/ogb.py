@@ -170,15 +170,37 @@ def _numbers(path: Path) -> RowSource:
 
 
 def label_rows(path: Path) -> RowSource:
-    """Classes, or a column for each of several tasks; empty and `nan` are no label."""
+    """Classes, or a column for each of several tasks; empty and `nan` are no label.
+
+    One column comes in batches as OGB has it: [n, 1], whole numbers where no label is missing.
+    """
     file = _file(path)
-    width = file.width if file.width > 1 else None
+    columns = list(range(file.width))
+    if len(columns) > 1:
+        return RowSource(
+            str(path),
+            np.dtype(np.float64),
+            len(columns),
+            None,
+            lambda: file.floats(columns),
+            files=states(path),
+        )
+    is_whole = file.profile.kinds == ["integer"] and not file.profile.missing[0]
 
-    def chunks() -> Iterator[NDArray[np.float64]]:
-        for rows in file.floats(list(range(file.width))):
-            yield rows[:, 0].copy() if width is None else rows
+    def chunks() -> Iterator[NDArray[Any]]:
+        for rows in file.integers(columns) if is_whole else file.floats(columns):
+            yield rows[:, 0].copy()
 
-    return RowSource(str(path), np.dtype(np.float64), width, None, chunks, files=states(path))
+    return RowSource(
+        str(path),
+        np.dtype(np.int64 if is_whole else np.float64),
+        None,
+        None,
+        chunks,
+        files=states(path),
+        keeps_form=True,
+        is_column=True,
+    )
 
 
 def _archives(raw: Path, undirected: bool | None) -> GraphSource:
