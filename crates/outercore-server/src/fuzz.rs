@@ -28,11 +28,11 @@ const NODES: u64 = 10;
 const GRAPHS: u64 = 3;
 const MOST_NODES: u64 = 8;
 
-/// A body of an inference request, as JSON and as JSON with bytes behind it. What is taken is JSON, and
-/// asks for nodes that there are.
+/// A body of an inference request, as JSON and as JSON with bytes behind it. An accepted body is JSON,
+/// and its nodes exist.
 pub fn infer(bytes: &[u8]) {
     check_infer(&HeaderMap::new(), bytes, bytes);
-    // The JSON ends where an object does: with the last one of the body, or with the first.
+    // The JSON ends with the last object of the body, or in its middle.
     for end in [bytes.iter().rposition(|&byte| byte == b'}'), Some(bytes.len() / 2)] {
         let length = end.map_or(0, |end| (end + 1).min(bytes.len()));
         let name = "inference-header-content-length";
@@ -51,7 +51,7 @@ fn check_infer(headers: &HeaderMap, json: &[u8], body: &[u8]) {
     }
 }
 
-/// A message of an inference call. What it takes in memory is known before it is decoded.
+/// A message of an inference call. Its size in memory is known before it is decoded.
 pub fn call(bytes: &[u8]) {
     let size = size_of_infer(bytes);
     if let Err(refusal) = &size {
@@ -66,8 +66,7 @@ pub fn call(bytes: &[u8]) {
     }
 }
 
-/// A body with updates. What is taken is JSON, fits the arrays, and is the same after it was written
-/// to the log.
+/// A body with updates. An accepted body is JSON, fits the arrays, and survives the log unchanged.
 pub fn update_bodies(bytes: &[u8]) {
     static DATA_SETS: OnceLock<Vec<(Manifest, Schema)>> = OnceLock::new();
     let data_sets = DATA_SETS.get_or_init(|| {
@@ -104,7 +103,7 @@ pub fn update_bodies(bytes: &[u8]) {
     }
 }
 
-/// What a request asks of each kind of model.
+/// Turns a request into a question for each kind of model.
 fn check_questions(request: &InferRequest<'_>) {
     let shape = ArrayShape { dtype: DType::F32, columns: 2 };
     for subject in [Subject::Nodes, Subject::Edges, Subject::Graphs] {
@@ -167,7 +166,7 @@ fn check_rows(rows: &Rows, schema: &Schema) {
     }
 }
 
-/// Bytes of what a message holds.
+/// Bytes of all values of a message.
 fn memory_of(message: &ModelInferRequest) -> usize {
     let strings = |all: &[Vec<u8>]| all.iter().map(|one| size_of::<Vec<u8>>() + one.len()).sum();
     let contents = |of: &InferTensorContents| -> usize {
@@ -186,7 +185,7 @@ fn memory_of(message: &ModelInferRequest) -> usize {
     inputs.sum::<usize>() + outputs.sum::<usize>() + raw
 }
 
-/// What a client sends is its own fault, and it is told which.
+/// A refusal blames the client's input and says why.
 fn is_told(refusal: &Refusal) {
     assert!(refusal.clone().into_response().status().is_client_error(), "{refusal:?}");
     assert!(!Status::from(refusal.clone()).message().trim().is_empty(), "{refusal:?}");

@@ -14,18 +14,18 @@ use crate::refusal::Refusal;
 use crate::served::Versioned;
 use crate::turns::{Client, Turns};
 
-/// What the thread is asked for.
+/// A task for the predicting thread.
 pub enum Order {
     /// An answer.
     Answer(Box<Job>),
-    /// Newer weights from then on; `done` hears when they answer.
+    /// Newer weights from then on; `done` is notified when they answer.
     Exchange { newer: Versioned, done: oneshot::Sender<()> },
 }
 
 /// A question on its way through the queue.
 pub struct Job {
     pub question: Question,
-    /// What the question takes: its client may have left, or been refused, before it is dropped.
+    /// The memory of the question, until the job is dropped: its client may leave before.
     _memory: Memory,
     pub asked: Instant,
     pub until: Instant,

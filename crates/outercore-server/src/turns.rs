@@ -1,4 +1,4 @@
-//! What clients wait for, taken in turns: one that asks for much does not delay the others.
+//! Items of clients, taken in turns: a client with many items does not delay the others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,9 +37,9 @@ impl<T> Turns<T> {
         self.count
     }
 
-    /// Takes an item of `client` in. If there is no room, it takes the place of the last item of the
-    /// client that has most, if that has more than `client` would have. Returns the item that has no
-    /// place: that one, or else `item`.
+    /// Adds an item of `client`. A full queue drops the last item of the client with the most items,
+    /// if that client has more than `client` would have. Otherwise it drops `item`. Returns the
+    /// dropped item.
     #[must_use]
     pub fn push(&mut self, client: Client, item: T) -> Option<T> {
         let mut displaced = None;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of what waits. A client with the fewest items is refused only where all have
+        /// Compared with a list of the waiting items. A client with the fewest items is refused only where all have
         /// as many as it would have, so as many clients as there are places always find one.
         #[test]
         fn nothing_is_lost_and_places_are_shared(

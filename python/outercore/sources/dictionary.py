@@ -196,7 +196,6 @@ class NamedInputs:
                 )
                 continue
             if rows.role == "labels":
-                reading = replace(reading, fill=None)
                 arrays = label_columns(
                     rows.spec, rows.table, rows.columns, reading, self._inputs.task
                 )

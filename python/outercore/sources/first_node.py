@@ -1,4 +1,4 @@
-"""Whether the ids of an import may start at 1, or have gaps, although nobody said so."""
+"""Whether the ids of an import may start at 1, or have gaps, without an option that says so."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SPARSE, _FEW = 4, 16
 
 
 def note_on_ids(source: GraphSource, graph: Any) -> str | None:
-    """What to tell the user of ids that alone say how many nodes there are: they are far more than
-    the edges have ends, or none of them is 0.
+    """A note on ids that alone determine the number of nodes, if they have large gaps or if no edge
+    has node 0.
 
     Cost: reads the sources up to the first 0; all of them where node 0 has no edge.
     """

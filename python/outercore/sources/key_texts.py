@@ -1,4 +1,4 @@
-"""Keys of nodes as texts: one key is one text, whichever way a file writes it."""
+"""Keys of nodes as texts: `1`, `1.0` and `"1"` are one key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outercore.sources.table import Table, TextTable
 
 _WHOLE = r"^([+-]?[0-9]+)\.0*$"
 _MOST = 2.0**53
-"""From here on floats are no exact whole numbers."""
+"""Floats hold all whole numbers below this."""
 
 
 def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Iterator[list[Any]]:

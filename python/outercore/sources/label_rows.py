@@ -23,7 +23,7 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", 
 
 
 def without_label(task: str | None) -> tuple[Missing, float]:
-    """What an empty cell, and a node without a row, stand for among labels.
+    """How labels treat an empty cell, and the label of a node without a row.
 
     Among numbers to learn -1 is a number like any other.
     """
@@ -35,13 +35,12 @@ def label_arrays(
 ) -> list[NodeArray]:
     """The labels in a file, and the names of their classes where they are words.
 
-    Errors: as `open_rows`; words among numbers are no classes, and are refused.
+    Errors: as `open_rows`; words among numbers are refused.
     """
     spec = FileSpec.parse(text)
-    reading = replace(reading, fill=None)
-    missing, absent = without_label(task)
     if is_array(spec):
-        rows = open_rows(spec, reading, missing=missing, absent=absent)
+        missing, absent = without_label(task)
+        rows = open_rows(spec, replace(reading, fill=None), missing=missing, absent=absent)
         return [NodeArray("labels", "y", rows, node_type)]
     files = states(spec.path)
     table = open_node_table(spec, reading)
@@ -58,6 +57,7 @@ def label_columns(
     node_type: str | None = None,
 ) -> list[NodeArray]:
     """As `label_arrays`, for the chosen columns of an open table."""
+    reading = replace(reading, fill=None)
     missing, absent = without_label(task)
     names = None if task == "regression" else _names(table, columns.values)
     if names is None:
@@ -72,7 +72,7 @@ def label_columns(
 
 
 def words_of(table: Table, column: str) -> Iterator[pa.Array]:
-    """A column of text, with a null or an empty text where a node has no label."""
+    """A column of text; a null or an empty text means no label."""
     if isinstance(table, ParquetTable):
         for (values,) in table.batches([column]):
             if pa.types.is_dictionary(values.type):
@@ -86,7 +86,8 @@ def words_of(table: Table, column: str) -> Iterator[pa.Array]:
 def _names(table: Table, columns: list[str]) -> pa.Array | None:
     """The classes of one column of words, sorted; `None` for anything else.
 
-    A word that is a number says that the column was meant to hold numbers.
+    In a text file a number among the words shows that the column was meant to hold numbers. Parquet
+    has a type for words.
     """
     if len(columns) != 1 or table.kind(columns[0]) != "text":
         return None
@@ -94,7 +95,8 @@ def _names(table: Table, columns: list[str]) -> pa.Array | None:
     for batch in words_of(table, columns[0]):
         known = pc.unique(batch.filter(pc.invert(_is_missing(batch))))
         found.update(known.to_pylist())
-    if not found or any(map(_is_number, found)):
+    is_typed = isinstance(table, ParquetTable)
+    if not found or (not is_typed and any(map(_is_number, found))):
         return None
     return pa.array(sorted(found), pa.large_string())
 

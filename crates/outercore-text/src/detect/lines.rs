@@ -1,4 +1,4 @@
-//! What the lines of a sample say about the whole text.
+//! Properties of a text, found in the lines of a sample.
 
 use crate::dialect::{Dialect, Position, bare};
 use crate::fields::{Fields, without_quotes};
@@ -60,7 +60,7 @@ pub(super) fn is_spreadsheet_error(line: &[u8]) -> bool {
     ERRORS.iter().any(|error| line.starts_with(error))
 }
 
-/// What each column of the sample holds.
+/// The kind of each column of the sample.
 pub(super) fn kinds(data: &[Line<'_>], dialect: &Dialect) -> Vec<Kind> {
     let mut kinds = vec![Kind::Empty; dialect.columns];
     let mut fields = Fields::default();

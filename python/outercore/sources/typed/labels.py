@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.sources.classes import class_arrays
 from outercore.sources.columns import NodeColumns
 from outercore.sources.graph import NodeArray
-from outercore.sources.label_rows import label_arrays, without_label, words_of
-from outercore.sources.rows import Reading, RowSource, table_rows
-from outercore.sources.table import Table, require_column
+from outercore.sources.label_rows import label_arrays, label_columns
+from outercore.sources.rows import Reading, RowSource
+from outercore.sources.table import require_column
 from outercore.sources.typed.tables import NodeTable
 
 SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
@@ -26,7 +22,7 @@ def open_labels(
 ) -> list[NodeArray]:
     """Labels given as `TYPE.COLUMN` of a node table, or as `TYPE=FILE`.
 
-    Text becomes classes, numbered in the order of their names, which are kept.
+    Words become classes, as in `label_columns`.
 
     Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
     """
@@ -38,12 +34,7 @@ def open_labels(
     table, spec = nodes[node_type].table, nodes[node_type].spec
     assert table is not None
     assert spec is not None
-    if table.dtype(column) is None:
-        return _classes(node_type, table, column)
-    missing, absent = without_label(task)
-    columns = NodeColumns(None, [column])
-    rows = table_rows(spec, table, columns, replace(reading, fill=None), missing, absent)
-    return [NodeArray("labels", "y", rows, node_type)]
+    return label_columns(spec, table, NodeColumns(None, [column]), reading, task, node_type)
 
 
 def label_column(
@@ -79,13 +70,6 @@ def _require_type(
             f"{option} {text}: there is no node type `{node_type}`\n"
             f"hint: the node types are {', '.join(nodes)}"
         )
-
-
-def _classes(node_type: str, table: Table, column: str) -> list[NodeArray]:
-    """A column of text as classes, and their names."""
-    where = f"`{table.path}`: column `{column}`"
-    texts = partial(words_of, table, column)
-    return class_arrays(f"{table.path}:{column}", where, texts, table.rows, node_type)
 
 
 def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
