@@ -362,8 +362,8 @@ impl Detection<'_> {
                 shown(data[0].text)
             ))
             .hint(
-                "say which: `--header` if it names the columns, `--no-header` if it is data: \
-                 columns are then called `column 1`, `column 2`",
+                "say which: `--header` if it names the columns; if it is data, choose `column 1` \
+                 and so on instead, with --no-header",
             ));
         }
         if count != dialect.columns {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from outercore.config.sizes import as_option
@@ -12,36 +13,67 @@ from outercore.errors import BudgetError, OutercoreError
 
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
-_OPTION = re.compile(r"(?<!leave out )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
-"""An option in a hint, with a value that is no placeholder such as FILE."""
+_OPTION = re.compile(r"(?<!leave out )(?<!such as )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
+"""An option in a hint that is not an example, with a value that is no placeholder such as FILE."""
+_COLUMNS = re.compile(r"`([^`\s-][^`]*:[^`]+)`")
+"""A file with columns in a hint, as the command takes it."""
+_EXAMPLE = re.compile(r"\b(SOURCE|TARGET|HEAD|RELATION|TAIL|NAME|COLUMN)\b")
+"""Names of columns that the user has to replace."""
+_FULL = re.compile("`outercore [^`]+`")
+"""A whole command in a message."""
+_PLACES = {"data_set": "DATASET", "run": "RUN", "model": "RUN"}
+"""Placeholders of whole commands by the arguments that have their values."""
 _FLAGS = ("--overwrite", "--triples", "--outside-files", "--header", "--no-header", "--one-based")
 """Options without a value that hints name."""
 _CHOICE = "say which"
 """How a hint begins whose options are readings to choose from: each has a command."""
 
 
-def options_of(command: Any, arguments: Sequence[str]) -> set[str]:
-    """The options that a command line takes: those of the innermost command that it names."""
-    for word in arguments:
-        command = getattr(command, "commands", {}).get(word, command)
-    return {
-        name
-        for parameter in command.params
-        for name in (*parameter.opts, *parameter.secondary_opts)
-    }
+@dataclass(frozen=True)
+class Known:
+    """What a command line says about its command: the options that the command takes, and values
+    of placeholders such as DATASET."""
+
+    options: Container[str] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, command: Any, arguments: Sequence[str]) -> Known:
+        """What is known of the innermost command that a command line names."""
+        depth = 0
+        while depth < len(arguments) and arguments[depth] in getattr(command, "commands", {}):
+            command = command.commands[arguments[depth]]
+            depth += 1
+        options = {
+            name
+            for parameter in command.params
+            for name in (*parameter.opts, *parameter.secondary_opts)
+        }
+        # The command line was understood before, or there would be another error.
+        context = command.make_context(None, list(arguments[depth:]), resilient_parsing=True)
+        given = context.params
+        if command.name == "import":
+            given = {"data_set": given.get("out")}
+        places = {
+            _PLACES[name]: shlex.quote(str(one))
+            for name, one in given.items()
+            if name in _PLACES and one
+        }
+        return cls(options, places)
 
 
 def with_command(
-    error: OutercoreError, arguments: Sequence[str], known: Callable[[], Container[str]]
+    error: OutercoreError, arguments: Sequence[str], known: Callable[[], Known]
 ) -> str:
     """The message of an error, with the command that follows from its hint.
 
-    `known` gives the options that the command takes. A part of the hint that is of no use, because
-    the command does not take its option or has it already, is left out where others remain.
+    A part of the hint that is of no use, because the command does not take its option or has it
+    already, is left out where others remain. Whole commands get the data set and the run of the
+    command line in place of DATASET and RUN.
 
     Example:
         >>> error = BudgetError("25% is too small\\nhint: give more", 3 * 2**20 + 1)
-        >>> known = lambda: {"--epochs", "--memory"}
+        >>> known = lambda: Known({"--epochs", "--memory"}, {"DATASET": "papers"})
         >>> print(with_command(error, ["run", "wcc", "papers", "--memory", "25%"], known))
         25% is too small
         hint: `outercore run wcc papers --memory 4MiB`; or give more
@@ -49,6 +81,14 @@ def with_command(
         >>> print(with_command(error, ["train", "--resume", "first", "--epochs", "1"], known))
         2 are done
         hint: `--epochs 3` or more continues: `outercore train --resume first --epochs 3`
+        >>> error = OutercoreError("`e.csv`: 3 columns\\nhint: choose two: `e.csv:user,item`")
+        >>> print(with_command(error, ["import", "e.csv", "--out", "g"], known))
+        `e.csv`: 3 columns
+        hint: choose two: `outercore import e.csv:user,item --out g`
+        >>> error = OutercoreError("damaged\\nhint: run `outercore check DATASET`")
+        >>> print(with_command(error, ["info", "papers"], known))
+        damaged
+        hint: run `outercore check papers`
     """
     message = str(error)
     said, _, hint = message.partition("\nhint: ")
@@ -59,11 +99,13 @@ def with_command(
         command = _command(arguments, "--memory", as_option(error.needed))
         other = _MORE.sub("", hint)
         return f"{said}\nhint: `{command}`" + (f"; or {other}" if other else "")
-    if "`outercore " in hint:
-        return message
+    if _FULL.search(hint):
+        places = known().places
+        return f"{said}\nhint: {_FULL.sub(lambda one: _filled(one[0], places), hint)}"
+    hint = _COLUMNS.sub(lambda one: _with_columns(one, arguments), hint)
     if "`--" not in hint:
-        return message
-    options = known()
+        return f"{said}\nhint: {hint}" if hint else message
+    options = known().options
     parts = hint.split("; ")
     hint = "; ".join([one for one in parts if _is_of_use(one, arguments, options)] or parts)
     message = f"{said}\nhint: {hint}"
@@ -75,6 +117,55 @@ def with_command(
         and _is_of_use(option[0], arguments, options)
     ]
     return f"{message}: {' or '.join(commands)}" if commands else message
+
+
+def _filled(command: str, places: Mapping[str, str]) -> str:
+    """A command with values in place of placeholders.
+
+    Example:
+        >>> _filled("`outercore check DATASET`", {"DATASET": "papers"})
+        '`outercore check papers`'
+    """
+    for name, value in places.items():
+        command = re.sub(rf"(?<![\w/.-]){name}(?![\w/.-])", lambda _: value, command)  # noqa: B023
+    return command
+
+
+def _with_columns(given: re.Match[str], arguments: Sequence[str]) -> str:
+    """The command that takes other columns of one of its files, for a hint that names them.
+
+    Example:
+        >>> hint = _COLUMNS.search("`n.csv:key`")
+        >>> _with_columns(hint, ["add", "g", "--labels", "paper=n.csv"])
+        '`outercore add g --labels paper=n.csv:key`'
+    """
+    try:
+        words = shlex.split(given[1])
+    except ValueError:
+        return given[0]
+    if len(words) != 1 or words[0].startswith(("pyg:", "ogb:")) or _EXAMPLE.search(words[0]):
+        return given[0]
+    for place, argument in enumerate(arguments):
+        for start in _starts(argument):
+            file = argument[len(start) :]
+            if file and (words[0].startswith(f"{file}:") or _same_file(words[0], file)):
+                changed = [*arguments[:place], start + words[0], *arguments[place + 1 :]]
+                return f"`{_joined(changed)}`"
+    return given[0]
+
+
+def _starts(argument: str) -> Iterator[str]:
+    """What may stand before a file in an argument: nothing, or `NAME=`, or `--option=NAME=`."""
+    yield ""
+    for place, letter in enumerate(argument):
+        if letter == "=":
+            yield argument[: place + 1]
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether both name columns of one file."""
+    file, columns, _ = one.rpartition(":")
+    return bool(columns) and other.rpartition(":")[0] == file
 
 
 def _value(option: re.Match[str]) -> str | None:

@@ -309,7 +309,7 @@ def _open_nodes(spec: FileSpec, text: TextOptions) -> Table:
                 "names that start so\nhint: say which: `--comment '#'` skips such lines, "
                 "`--comment ''` reads them"
             )
-    require_rows(table)
+    require_rows(table, of_names=True)
     return table
 
 

@@ -230,15 +230,14 @@ def _from_zero(
         place = int(np.argmax(ids >= 2**63))
         raise InvalidError(
             f"`{name}`: row {row + place}: node id {ids[place]}, expected less than 2^63\n"
-            "hint: nodes with sparse numbers: `--ids dictionary`"
+            "hint: nodes with sparse numbers: write the edges as text or Parquet, and add --ids "
+            "dictionary"
         )
     if nodes is not None and len(ids) and int(ids.max()) >= nodes + first_id:
         place = int(np.argmax(ids >= nodes + first_id))
         raise InvalidError(
             f"`{name}`: row {row + place}: node id {ids[place]} is out of range: the graph has "
-            f"{nodes} nodes ({first_id} to {nodes - 1 + first_id})\n"
-            "hint: give a row of every node, raise or leave out `--nodes`, or say `--one-based` "
-            "where ids start at 1"
+            f"{nodes} nodes ({first_id} to {nodes - 1 + first_id})"
         )
     numbers = np.ascontiguousarray(ids).astype(np.int64, copy=False)
     return numbers - first_id if first_id else numbers
@@ -406,6 +405,12 @@ def _times(table: Table, name: str, _mirrored: bool) -> Iterator[NDArray[Any]]:
 
 
 def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
+    for name in names:
+        if table.kind(name).startswith(("list", "large_list", "fixed_size_list")):
+            raise InvalidError(
+                f"`{table.path}`: column `{name}`: expected numbers, found {table.kind(name)}\n"
+                "hint: write each value of the lists as a column of its own"
+            )
     dtype = common_type(table, names)
     file = getattr(table, "file", None)
     # What an entry of a symmetric file stands for besides itself.

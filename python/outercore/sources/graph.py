@@ -16,6 +16,7 @@ from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.sources.edge_arrays import EdgeArray
+from outercore.sources.edge_visitor import with_range
 from outercore.sources.edges import EdgeSource
 from outercore.sources.many_graphs import GraphLevel, add_graphs, is_unfinished, require_inside
 from outercore.sources.rows import RowSource, count_rows
@@ -228,7 +229,10 @@ def _import_nodes(
     require_comparable([*source.arrays, *of_edges])
     with Importer(out, described, progress) as importer:
         for edges in source.edges:
-            edges.feed(importer, described["nodes"])
+            try:
+                edges.feed(importer, described["nodes"])
+            except InvalidError as error:
+                raise with_range(error, edges, described["nodes"]) from None
         for array in [*source.arrays, *of_edges]:
             feed_array(importer, array, options, progress)
         require_unchanged(source.files())

@@ -166,14 +166,14 @@ def as_times(name: str, rows: RowSource) -> RowSource:
     return replace(rows, dtype=np.dtype(np.int64), chunks=chunks, path=None)
 
 
-def require_rows(table: Table) -> None:
-    """Errors: `InvalidError` for a table without rows."""
+def require_rows(table: Table, *, of_names: bool = False) -> None:
+    """Errors: `InvalidError` for a table without rows; a line of words is data only of names."""
     if table.rows:
         return
     if isinstance(table, TextTable) and table.is_named:
+        way = "if that line is data: `--no-header`" if of_names else "is it the right file?"
         raise InvalidError(
-            f"file `{table.path}`: no rows below the header {', '.join(table.names)}\n"
-            "hint: if that line is data, write a header above it, or say `--no-header`"
+            f"file `{table.path}`: no rows below the header {', '.join(table.names)}\nhint: {way}"
         )
     raise InvalidError(f"file `{table.path}`: no rows\nhint: is it the right file?")
 
@@ -349,8 +349,7 @@ def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
         way = (
             "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
             "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
-            "numbers by `codes, names = pandas.factorize(column)`; nodes with names are for "
-            "`--ids dictionary`"
+            "numbers by `codes, names = pandas.factorize(column)`"
         )
         found += _first_text(table, name)
     if len(columns) > 1:

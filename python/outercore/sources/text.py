@@ -146,7 +146,10 @@ class TextFile:
         require_file(path, _CALLED[purpose])
         said = (options or TextOptions()).native()
         said["columns"] = columns
-        said["convention"] = convention or _CONVENTIONS.get(suffix_of(path))
+        suffix = suffix_of(path)
+        # Edges have a format, from their suffix or from an option.
+        by_suffix = purpose != "edges" or suffix == ".nt"
+        said["convention"] = convention or (_CONVENTIONS.get(suffix) if by_suffix else None)
         said["by_name"] = by_name
         found = _core.detect_text(str(path), json.dumps(purpose), json.dumps(said))
         return cls(path, json.loads(found), purpose in ("named_edges", "triples"))
