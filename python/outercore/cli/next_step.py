@@ -49,9 +49,12 @@ class Known:
             for parameter in command.params
             for name in (*parameter.opts, *parameter.secondary_opts)
         }
-        # The command line was understood before, or there would be another error.
-        context = command.make_context(None, list(arguments[depth:]), resilient_parsing=True)
-        given = context.params
+        try:
+            rest = list(arguments[depth:])
+            given = command.make_context(None, rest, resilient_parsing=True).params
+        except OutercoreError:
+            # The error to explain is one of the command line.
+            given = {}
         if command.name == "import":
             given = {"data_set": given.get("out")}
         places = {
@@ -155,7 +158,7 @@ def _with_columns(given: re.Match[str], arguments: Sequence[str]) -> str:
 
 
 def _starts(argument: str) -> Iterator[str]:
-    """What may stand before a file in an argument: nothing, or `NAME=`, or `--option=NAME=`."""
+    """What may stand before a file in an argument: nothing, or `NAME=`, or `--label=TYPE=`."""
     yield ""
     for place, letter in enumerate(argument):
         if letter == "=":
