@@ -25,6 +25,9 @@ _PLACES = {"data_set": "DATASET", "run": "RUN", "model": "RUN"}
 """Placeholders of whole commands by the arguments that have their values."""
 _FLAGS = ("--overwrite", "--triples", "--outside-files", "--header", "--no-header", "--one-based")
 """Options without a value that hints name."""
+_TRIPLES = ("--valid", "--test", "--columns", "--unknown", "--out", "--separator", "--header")
+_TRIPLES += ("--no-header", "--comment", "--duplicates", "--memory", "--overwrite", "--json")
+"""Options of an import that go with `--triples`."""
 _CHOICE = "say which"
 """How a hint begins whose options are readings to choose from: each has a command."""
 
@@ -115,8 +118,9 @@ def with_command(
     named = list(_OPTION.finditer(hint))
     commands = [
         f"`{_command(arguments, option[1], _value(option))}`"
-        for option in (named if hint.startswith(_CHOICE) else named[:1])
-        if (option[2] is not None or option[1] in _FLAGS)
+        for option in named
+        if (hint.startswith(_CHOICE) or option[1] == named[0][1])
+        and (option[2] is not None or option[1] in _FLAGS)
         and _is_of_use(option[0], arguments, options)
     ]
     return f"{message}: {' or '.join(commands)}" if commands else message
@@ -198,11 +202,22 @@ def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> 
     for option in _OPTION.finditer(part):
         if option[1] not in options:
             return False
+        if option[0] == "`--ids dictionary`" and any(map(_is_numbered, arguments)):
+            return False
+        if option[1] == "--triples" and any(
+            word.startswith("--") and word.partition("=")[0] not in _TRIPLES for word in arguments
+        ):
+            return False
         if option[2] is not None and (
             _command(arguments, option[1], _value(option)) == _joined(arguments)
         ):
             return False
     return True
+
+
+def _is_numbered(argument: str) -> bool:
+    """Whether an argument names a file whose format numbers the nodes."""
+    return argument.partition(":")[0].endswith((".npy", ".npz", ".mtx", ".gr", ".dimacs"))
 
 
 def _command(arguments: Sequence[str], option: str, value: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from outercore.errors import InvalidError
@@ -100,8 +101,8 @@ class EdgeColumns:
     others: list[str]
 
 
-def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
-    """The two columns that `spec` chooses, else the first two.
+def edge_columns(spec: FileSpec, table: Table, values: Container[str] = ()) -> EdgeColumns:
+    """The two columns that `spec` chooses, else the first two that are not `values`.
 
     Errors: `InvalidError` where columns that are called like an edge's ends are elsewhere, where
     one of the first two holds dates or times, or a chosen column comes twice.
@@ -116,12 +117,15 @@ def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
         _require_distinct(spec)
         source, target = spec.columns
     else:
-        if len(names) < 2:
-            raise InvalidError(f"`{spec}`: expected two columns of node ids, found {len(names)}")
+        may_be_ends = [name for name in names if name not in values]
+        if len(may_be_ends) < 2:
+            raise InvalidError(
+                f"`{spec}`: expected two columns of node ids, found {len(may_be_ends)}"
+            )
         if table.is_named:
-            _require_ends_first(spec, names)
-        _refuse_times(spec, table)
-        source, target = names[:2]
+            _require_ends_first(spec, may_be_ends)
+        _refuse_times(spec, table, may_be_ends)
+        source, target = may_be_ends[:2]
     return EdgeColumns(source, target, [name for name in names if name not in (source, target)])
 
 
@@ -155,12 +159,11 @@ def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
     )
 
 
-def _refuse_times(spec: FileSpec, table: Table) -> None:
+def _refuse_times(spec: FileSpec, table: Table, names: list[str]) -> None:
     """Errors: `InvalidError` where one of the first two columns is a time, which is rarely a node.
 
     Cost: of a text the first batch of rows.
     """
-    names = table.names
     if table.is_named and plain(names[0]) in SOURCES and plain(names[1]) in TARGETS:
         return
     times = [

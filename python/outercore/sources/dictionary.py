@@ -290,7 +290,7 @@ def _open_edges(text: str, inputs: Inputs) -> _Edges:
     table = open_table(spec, inputs.text, "named_edges")
     if isinstance(table, TextTable) and table.file.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
-    return _Edges(spec, table, edge_columns(spec, table), files)
+    return _Edges(spec, table, edge_columns(spec, table, inputs.edge_values.names), files)
 
 
 def _open_nodes(spec: FileSpec, text: TextOptions) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -103,10 +103,12 @@ def open_edges(
     kind: EdgeFormat = "auto",
     options: TextOptions | None = None,
     shape: EdgeShape | None = None,
+    values: Container[str] = (),
 ) -> EdgeSource:
     """Edges of a file, by its suffix unless `kind` says otherwise.
 
-    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2].
+    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2]. `values` are columns
+    that are no ends.
 
     Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
     tools; `InvalidError` for a file that can be read in two ways.
@@ -119,7 +121,7 @@ def open_edges(
     if shape is not None and kind not in ("npy", "npz"):
         raise InvalidError(f"--edge-shape: expected an array, found `{path}`")
     if kind in ("text", "mtx", "dimacs"):
-        return text_edges(spec, kind, options)
+        return text_edges(spec, kind, options, values)
     first = int(options.one_based) if options is not None else 0
     if kind == "npy":
         return _npy_edges(spec, shape, first)
@@ -128,10 +130,12 @@ def open_edges(
             return _sparse(path)
         member = open_member(path, spec.columns or _edge_member(path))
         return replace(npz_edges(member, shape, first), notes=other_members(member))
-    return _parquet_edges(spec, first)
+    return _parquet_edges(spec, first, values)
 
 
-def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) -> EdgeSource:
+def text_edges(
+    spec: FileSpec, kind: EdgeFormat, options: TextOptions | None, values: Container[str] = ()
+) -> EdgeSource:
     """Edges of a text, read by the core; its other columns are read from the file again."""
     conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
     files = states(spec.path)
@@ -146,7 +150,7 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
     for name in spec.columns:
         require_column(table, name)
     try:
-        ends = edge_columns(spec, table)
+        ends = edge_columns(spec, table, values)
     except InvalidError as error:
         raise _or_triples(error, spec, file) from None
     places = [table.names.index(name) for name in (ends.source, ends.target)]
@@ -178,10 +182,8 @@ def _or_triples(error: InvalidError, spec: FileSpec, file: TextFile) -> InvalidE
     said, _, hint = str(error).partition("\nhint: ")
     if not hint or spec.columns or not _may_be_triples(file):
         return error
-    # The command that follows a hint is that of its first option in backticks.
-    hint = hint.replace("`--ids dictionary`", "--ids dictionary")
     return InvalidError(
-        f"{said}\nhint: {hint}; three columns of head, relation and tail: `--triples`"
+        f"{said}\nhint: say which: {hint}; three columns of head, relation and tail: `--triples`"
     )
 
 
@@ -344,12 +346,12 @@ def _sparse(path: Path) -> EdgeSource:
     )
 
 
-def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
+def _parquet_edges(spec: FileSpec, first_id: int, values: Container[str]) -> EdgeSource:
     files = states(spec.path)
     table = ParquetTable(spec.path)
     for name in spec.columns:
         require_column(table, name)
-    ends = edge_columns(spec, table)
+    ends = edge_columns(spec, table, values)
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
         if dtype is None or dtype.kind not in "iu" or is_time(table, name):

@@ -152,7 +152,10 @@ def _edges(inputs: Inputs, reading: Reading) -> GraphSource:
     if many is not None:
         return many
     kind, shape = cast(EdgeFormat, inputs.format), inputs.edge_shape
-    return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
+    values = inputs.edge_values.names
+    return GraphSource(
+        [open_edges(text, kind, inputs.text, shape, values) for text in inputs.edges]
+    )
 
 
 def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphSource:

@@ -467,7 +467,10 @@ fn refuse_names(num_nodes: u64, arcs: u64) -> Result<()> {
          on, not names or hashes (the column offsets alone would take {offsets})",
         num_nodes - 1
     ))
-    .hint("number the nodes from 0 on; if the graph really has so many, import it by `--nodes N`"))
+    .hint(
+        "nodes with names or sparse numbers: `--ids dictionary`; if the graph really has so many: \
+         `--nodes N`",
+    ))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ from outercore.sources.rows import (
 )
 from outercore.sources.sparse_rows import is_sparse, sparse_rows
 from outercore.sources.table import FileSpec, Table, require_column
-from outercore.sources.times import STORED, TIME, clock_of, has_gaps, is_time, time_values
+from outercore.sources.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
 from outercore.sources.typed.tables import NodeTable
 
 
@@ -97,7 +97,7 @@ def arrays_of_table(
         return [NodeArray("features", "x", rows, nodes.node_type)], []
     table = nodes.table
     names = [name for name in table.names if name not in {*nodes.key, *besides, time}]
-    times = [name for name in names if is_time(table, name)]
+    times = [name for name in names if has_times(table, name)]
     names = [name for name in names if name not in times]
     gaps = [name for name in times if has_gaps(table, name)]
     lists = [name for name in names if is_list(table, name)]
