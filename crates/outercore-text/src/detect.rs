@@ -18,7 +18,7 @@ use crate::shown::shown;
 use crate::words::Names;
 use crate::{dimacs, market, ntriples};
 
-use lines::{ascends, empty_rows_above, is_spreadsheet_error, kinds, repeated};
+use lines::{ascends, empty_rows_above, is_spreadsheet_error, kinds, may_be_row, repeated};
 
 pub use options::{Convention, Purpose, TextOptions};
 
@@ -161,9 +161,9 @@ impl Detection<'_> {
             None if self.purpose.holds_names() => Vec::new(),
             None => dialect.comments,
         };
-        dialect.gaps = match (self.purpose, &self.options.comment) {
-            (Purpose::Table, None) => Gaps::None,
-            (Purpose::Table, Some(_)) => Gaps::Comments,
+        dialect.gaps = match (self.purpose.is_table(), &self.options.comment) {
+            (true, None) => Gaps::None,
+            (true, Some(_)) => Gaps::Comments,
             _ => Gaps::Any,
         };
         // In names `#` may mean anything: above the data it marks comments, below it is unclear.
@@ -178,11 +178,15 @@ impl Detection<'_> {
             .copied()
             .partition(|line| dialect.is_comment_or_blank(line.text.trim_ascii_start()));
         if data.is_empty() {
+            self.refuse_only_rows(lines, &dialect)?;
             return self.without_data(dialect, lines);
         }
         let (separator, columns) = self.separator(&data)?;
         (dialect.separator, dialect.columns) = (separator, columns);
         dialect.quotes = quotes(separator, &data);
+        let is_above = |line: &&Line<'_>| line.start.offset < data[0].start.offset;
+        let first: Vec<_> = above.iter().chain(comments.iter().filter(is_above)).copied().collect();
+        self.refuse_rows(&first, &data, &dialect)?;
         let names_marked = |line: &&Line<'_>| line.text.trim_ascii_start().starts_with(b"#");
         if self.options.comment.is_none()
             && self.purpose.holds_names()
@@ -198,7 +202,7 @@ impl Detection<'_> {
         if dialect.gaps == Gaps::None
             && let Some(line) = comments.iter().find(|line| is_spreadsheet_error(line.text))
         {
-            let error = dialect.unclear_comment(line.text.trim_ascii_start());
+            let error = dialect.unclear_comment(line.text.trim_ascii_start(), "");
             return Err(error.context(format!("line {}", line.end.lines)));
         }
         self.refuse_short_header(&data, &dialect)?;
@@ -219,6 +223,53 @@ impl Detection<'_> {
         Ok(dialect)
     }
 
+    /// Refuses comments above the data that may be rows, whose first field is a name or a key.
+    fn refuse_rows(
+        &self,
+        comments: &[Line<'_>],
+        data: &[Line<'_>],
+        dialect: &Dialect,
+    ) -> Result<()> {
+        let below = if data.len() > 1 { &data[1..] } else { data };
+        if !self.may_hold_marks() || kinds(below, dialect).first() != Some(&Kind::Text) {
+            return Ok(());
+        }
+        let is_row = |line: &&Line<'_>| may_be_row(line.text, dialect, self.purpose.words());
+        let Some(line) = comments.iter().find(is_row) else { return Ok(()) };
+        let is_prose = |line: &Line<'_>| line.text.trim_ascii_start().starts_with(b"# ");
+        // Other lines are comments, and reading all of them would be refused.
+        let others = if comments.iter().any(is_prose) { "# " } else { "" };
+        let error = dialect.unclear_comment(line.text.trim_ascii_start(), others);
+        Err(error.context(format!("line {}", line.end.lines)))
+    }
+
+    /// [`Detection::refuse_rows`] where all lines start like comments.
+    fn refuse_only_rows(&self, lines: &[Line<'_>], dialect: &Dialect) -> Result<()> {
+        for fit in Separator::ALL.iter().map(|&separator| Fit::of(separator, lines)) {
+            if !self.may_hold_marks()
+                || !fit.agrees(lines.len())
+                || fit.columns < self.least_columns()
+            {
+                continue;
+            }
+            let cut = Dialect { separator: fit.separator, columns: fit.columns, ..dialect.clone() };
+            if lines.iter().all(|line| may_be_row(line.text, &cut, self.purpose.words())) {
+                let text = shown(lines[0].text);
+                return Err(Error::invalid(format!(
+                    "line {}: `{text}`: all lines start like comments",
+                    lines[0].end.lines
+                ))
+                .hint("`--comment ''` reads them as rows"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a row may start like a comment, and the caller has not said what such lines are.
+    fn may_hold_marks(&self) -> bool {
+        self.options.comment.is_none() && self.purpose != Purpose::Edges
+    }
+
     /// Whether the caller says that there is a header, or needs one.
     fn expects_header(&self) -> bool {
         self.options.header.unwrap_or(self.options.by_name)
@@ -236,11 +287,7 @@ impl Detection<'_> {
     }
 
     fn require_columns(&self, dialect: &Dialect, first: Line<'_>) -> Result<()> {
-        let least = match self.purpose {
-            Purpose::Edges | Purpose::NamedEdges => 2,
-            Purpose::Triples => 3,
-            Purpose::Table => 1,
-        };
+        let least = self.least_columns();
         if dialect.columns >= least {
             return Ok(());
         }
@@ -256,6 +303,14 @@ impl Detection<'_> {
             shown(first.text)
         ))
         .hint("name the separator if it is another one: `--separator`"))
+    }
+
+    fn least_columns(&self) -> usize {
+        match self.purpose {
+            Purpose::Edges | Purpose::NamedEdges => 2,
+            Purpose::Triples => 3,
+            Purpose::Table | Purpose::NamedTable => 1,
+        }
     }
 
     /// What separates fields, and how many there are on most lines.
@@ -288,6 +343,8 @@ impl Detection<'_> {
             [] => {}
             [fit] => return Ok((fit.separator, fit.columns)),
             [one, other, ..] => {
+                let ways: Vec<_> =
+                    whole.iter().map(|fit| format!("`--separator {}`", fit.separator)).collect();
                 return Err(Error::invalid(format!(
                     "line {}: `{}`: fields may be separated by {} ({} columns) or by {} ({} columns)",
                     data[0].end.lines,
@@ -297,7 +354,7 @@ impl Detection<'_> {
                     other.separator.in_words(),
                     other.columns
                 ))
-                .hint(format!("say which: `--separator {}`", one.separator)));
+                .hint(format!("say which: {}", ways.join(" or "))));
             }
         }
         if fits.iter().all(|fit| fit.columns <= 1 && fit.agrees(data.len())) {
@@ -418,7 +475,7 @@ impl Detection<'_> {
     ) -> Option<&'static str> {
         let are_names = first.iter().all(|field| Kind::of(&field.text) == Kind::Text)
             && seen.iter().all(|seen| seen.kind == Kind::Text);
-        if !self.purpose.holds_names() || !are_names {
+        if !matches!(self.purpose, Purpose::NamedEdges | Purpose::Triples) || !are_names {
             return None;
         }
         let mut fields = Fields::default();

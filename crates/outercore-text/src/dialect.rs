@@ -162,12 +162,13 @@ impl Dialect {
             _ if start.is_empty() && has_tab() => Ok(Gap::Data),
             _ if start.is_empty() => Ok(Gap::Blank),
             Gaps::Comments => Ok(Gap::Skipped),
-            Gaps::None => Err(self.unclear_comment(start)),
+            Gaps::None => Err(self.unclear_comment(start, "")),
         }
     }
 
-    /// The error for a line that may be a comment or data.
-    pub(crate) fn unclear_comment(&self, line: &[u8]) -> Error {
+    /// The error for a line that may be a comment or data. With `others` as the mark of comments it
+    /// is data.
+    pub(crate) fn unclear_comment(&self, line: &[u8], others: &str) -> Error {
         let mark = self.comments.iter().find(|mark| line.starts_with(mark.as_bytes()));
         let mark = mark.map_or("#", String::as_str);
         Error::invalid(format!(
@@ -175,7 +176,7 @@ impl Dialect {
             shown(line)
         ))
         .hint(format!(
-            "say which: `--comment '{mark}'` skips such lines, `--comment ''` reads them"
+            "say which: `--comment '{mark}'` skips such lines, `--comment '{others}'` reads them"
         ))
     }
 

@@ -197,11 +197,17 @@ fn is_range(first: &[First]) -> bool {
 }
 
 fn has_words(first: &[First], words: Words) -> bool {
-    let any = |known: &[&str]| first.iter().any(|field| known.contains(&&*plain(&field.text)));
+    let fields: Vec<&[u8]> = first.iter().map(|field| &field.text[..]).collect();
+    are_names(&fields, words)
+}
+
+/// Whether the fields of a line are known as names of columns.
+pub(crate) fn are_names(fields: &[&[u8]], words: Words) -> bool {
+    let any = |known: &[&str]| fields.iter().any(|field| known.contains(&&*plain(field)));
     match words {
         Words::Edges => any(SOURCES) && any(TARGETS),
         Words::Triples => any(SOURCES) && any(RELATIONS) && any(TARGETS),
-        Words::Table => first.iter().all(|field| TABLES.contains(&&*plain(&field.text))),
+        Words::Table => fields.iter().all(|field| TABLES.contains(&&*plain(field))),
     }
 }
 

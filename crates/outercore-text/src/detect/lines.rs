@@ -2,6 +2,7 @@
 
 use crate::dialect::{Dialect, Position, bare};
 use crate::fields::{Fields, without_quotes};
+use crate::header::{Words, are_names};
 use crate::kind::Kind;
 use crate::notation::Separator;
 use crate::sample::{Line, Sample};
@@ -58,6 +59,24 @@ pub(super) fn is_spreadsheet_error(line: &[u8]) -> bool {
         [b"#N/A", b"#NULL!", b"#DIV/0!", b"#VALUE!", b"#REF!", b"#NAME?", b"#NUM!"];
     let line = line.trim_ascii_start();
     ERRORS.iter().any(|error| line.starts_with(error))
+}
+
+/// Whether a line that starts like a comment may be a row whose first field starts so: its sign
+/// stands directly before a word, it has as many fields as the rows, and they name no columns.
+pub(super) fn may_be_row(line: &[u8], dialect: &Dialect, words: Words) -> bool {
+    let mut fields = Fields::default();
+    let Ok(count) = fields.cut(line, dialect) else { return false };
+    let Some((sign, word)) = fields.get(line, 0).trim_ascii_start().split_first() else {
+        return false;
+    };
+    let is_word = word.first().is_some_and(|byte| byte != sign && !byte.is_ascii_whitespace());
+    let is_prose = count == 1 && word.trim_ascii().contains(&b' ');
+    if count != dialect.columns || !is_word || is_prose {
+        return false;
+    }
+    let mut all: Vec<&[u8]> = (0..count).map(|place| fields.get(line, place)).collect();
+    all[0] = word;
+    !are_names(&all, words)
 }
 
 /// The kind of each column of the sample.

@@ -17,6 +17,8 @@ pub enum Purpose {
     Triples,
     /// Rows of nodes: features, labels, splits.
     Table,
+    /// Rows of nodes with names.
+    NamedTable,
 }
 
 impl Purpose {
@@ -25,19 +27,24 @@ impl Purpose {
         match self {
             Self::Edges | Self::NamedEdges => "edge list",
             Self::Triples => "triples",
-            Self::Table => "table",
+            Self::Table | Self::NamedTable => "table",
         }
     }
 
     pub(super) fn holds_names(self) -> bool {
-        matches!(self, Self::NamedEdges | Self::Triples)
+        matches!(self, Self::NamedEdges | Self::Triples | Self::NamedTable)
+    }
+
+    /// Whether each row is a node by its place or its key.
+    pub(super) fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::NamedTable)
     }
 
     pub(super) fn words(self) -> Words {
         match self {
             Self::Edges | Self::NamedEdges => Words::Edges,
             Self::Triples => Words::Triples,
-            Self::Table => Words::Table,
+            Self::Table | Self::NamedTable => Words::Table,
         }
     }
 }

@@ -80,6 +80,53 @@ fn what_can_be_read_in_two_ways_is_refused_with_the_option_that_decides() {
 }
 
 #[test]
+fn a_row_that_starts_like_a_comment_is_not_lost_above_the_data() {
+    use Purpose::{Edges, NamedEdges, NamedTable, Table, Triples};
+    for (text, purpose) in [
+        ("#a,b\nc,d\n", NamedEdges),
+        ("# made by hand\n#a,b\nc,d\n", NamedEdges),
+        ("#a b\nc d\n", NamedEdges),
+        ("#a\tr\tb\nb\tr\t#a\n", Triples),
+        ("#a,1\nb,2\n", Table),
+        ("%a,1\nb,2\n", Table),
+        ("#a,1\nb,2\n", NamedTable),
+        ("id,v\n#a,1\nb,2\n", NamedTable),
+        ("#a\nb\nc\n", NamedTable),
+    ] {
+        let error = plainly(text, purpose).unwrap_err().to_string();
+        let above = text.lines().filter(|line| line.starts_with("# ")).count() as u64;
+        let mark = if above > 0 { "# " } else { "" };
+        assert!(error.contains(&format!("`--comment '{mark}'` reads")), "{text:?}: {error}");
+        let options = TextOptions { comment: Some(mark.into()), ..TextOptions::default() };
+        let found = detected("e", text.as_bytes(), purpose, &options).unwrap();
+        assert_eq!(found.comment_lines, above, "{text:?}");
+    }
+    for (text, purpose) in [("#a,#b\n#b,#c\n", NamedEdges), ("#a\tr\t#b\n", Triples)] {
+        let error = plainly(text, purpose).unwrap_err().to_string();
+        assert!(error.contains("hint: `--comment ''` reads"), "{text:?}: {error}");
+    }
+    for (text, purpose, lines) in [
+        ("# FromNodeId\tToNodeId\n3\t9\n", NamedEdges, 1),
+        ("# FromNodeId\tToNodeId\na\tb\n", NamedEdges, 1),
+        ("#source,target\na,b\n", NamedEdges, 1),
+        ("#x,y\n0.5,2\n", Table, 1),
+        ("#Nodes: 3 Edges: 2\na b\n", NamedEdges, 1),
+        ("## a,b\nc,d\n", NamedEdges, 1),
+        ("#head\trelation\ttail\na\tr\tb\n", Triples, 1),
+        ("#1,2\n3,4\n", Edges, 1),
+        ("# nothing\n", NamedEdges, 1),
+    ] {
+        assert_eq!(plainly(text, purpose).unwrap().comment_lines, lines, "{text:?}");
+    }
+}
+
+#[test]
+fn every_separator_that_fits_is_offered() {
+    let error = plainly("a;b,c;d\ne;f,g;h\n", Purpose::NamedEdges).unwrap_err().to_string();
+    assert!(error.contains("`--separator comma` or `--separator semicolon`"), "{error}");
+}
+
+#[test]
 fn quotes_enclose_fields_between_tabs_and_blanks_where_all_lines_agree() {
     use crate::notation::Quotes::{Enclosing, Plain};
     use Purpose::{Edges, NamedEdges, Triples};
