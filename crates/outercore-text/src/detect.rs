@@ -419,8 +419,8 @@ impl Detection<'_> {
                 shown(data[0].text)
             ))
             .hint(
-                "say which: `--header` if it names the columns; if it is data, choose `column 1` \
-                 and so on instead, with --no-header",
+                "say which: `--header` if it names the columns; if it is data, choose `column 1`, \
+                 `column 2` and so on",
             ));
         }
         if count != dialect.columns {

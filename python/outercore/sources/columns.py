@@ -174,11 +174,6 @@ def _refuse_times(spec: FileSpec, table: Table, names: list[str]) -> None:
     if not times:
         return
     said = f"`{spec.path}`: column `{times[0]}` holds times and would be taken as an end of edges"
-    if not table.is_named:
-        raise InvalidError(
-            f"{said}\nhint: write a line with the names of the columns above the rows, then choose "
-            f"two of them: `{quoted(spec.path)}:SOURCE,TARGET`"
-        )
     ways = other_ends(names, times)
     if not any(is_time(table, name) for name in names[:2]):
         ways.append((names[:2], f"with `{times[0]}` as nodes"))

@@ -82,8 +82,8 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
         hint = "no edge has node 0, so the ids may start at 1: `--one-based`"
     else:
         hint = (
-            f"the largest id is {found.largest + first}. There are as many nodes as `--nodes` "
-            "says, else as the features, labels or other arrays of nodes have rows: give a row of "
-            "every node, or raise or leave out `--nodes`"
+            f"the largest id is {found.largest + first}; if ids have gaps: `--ids dictionary`; "
+            "there are as many nodes as `--nodes` says, else as the features, labels or other "
+            "arrays of nodes have rows: give a row of every node, or raise or leave out `--nodes`"
         )
     return InvalidError(f"{said}\nhint: {hint}")

@@ -143,7 +143,7 @@ def text_edges(
         spec.path,
         "edges",
         options,
-        by_name=bool(spec.columns),
+        by_name=spec.by_name,
         convention=conventions.get(kind),
     )
     table = TextTable(file)

@@ -15,7 +15,7 @@ from outercore.sources.classes import class_names, numbered_classes
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import Reading, is_array, open_node_table, open_rows, table_rows
-from outercore.sources.table import FileSpec, Missing, ParquetTable, Table, exactly
+from outercore.sources.table import FileSpec, Missing, ParquetTable, Table, TextTable, exactly
 from outercore.sources.unchanged import states
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")
@@ -87,7 +87,7 @@ def _names(table: Table, columns: list[str]) -> pa.Array | None:
     """The classes of one column of words, sorted; `None` for anything else.
 
     In a text file a number among the words shows that the column was meant to hold numbers. Parquet
-    has a type for words.
+    and Neo4j have a type for words.
     """
     if len(columns) != 1 or table.kind(columns[0]) != "text":
         return None
@@ -95,7 +95,7 @@ def _names(table: Table, columns: list[str]) -> pa.Array | None:
     for batch in words_of(table, columns[0]):
         known = pc.unique(batch.filter(pc.invert(_is_missing(batch))))
         found.update(known.to_pylist())
-    is_typed = isinstance(table, ParquetTable)
+    is_typed = not isinstance(table, TextTable)
     if not found or (not is_typed and any(map(_is_number, found))):
         return None
     return pa.array(sorted(found), pa.large_string())

@@ -23,6 +23,8 @@ from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
 _BATCH = 1 << 15
+_BY_PLACE = re.compile(r"column \d+")
+"""What a column is called that has no name."""
 _READ = 1 << 20
 """Bytes of a column that are read at once."""
 PARQUET = ("*.parquet", "*.pq")
@@ -57,6 +59,11 @@ class FileSpec:
                 return cls(path, tuple(name for name in text[end + 1 :].split(",") if name))
             end = text.rfind(":", 0, end)
         raise missing_file("file", Path(text))
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the first line of a text has the chosen columns; `column 3` is one without."""
+        return any(not _BY_PLACE.fullmatch(name) for name in self.columns)
 
     def __str__(self) -> str:
         names = f":{','.join(self.columns)}" if self.columns else ""
@@ -119,8 +126,7 @@ def open_table(
     if is_parquet(spec.path):
         table: Table = ParquetTable(spec.path)
     else:
-        by_name = bool(spec.columns)
-        table = TextTable(TextFile.detect(spec.path, purpose, options, by_name=by_name))
+        table = TextTable(TextFile.detect(spec.path, purpose, options, by_name=spec.by_name))
     for name in spec.columns:
         require_column(table, name)
     return table

@@ -182,7 +182,7 @@ def _text_edges(
 
     Errors: as `open_table`.
     """
-    by_name = bool(spec.columns)
+    by_name = spec.by_name
 
     def opened(chosen: TextOptions) -> TextTable:
         file = TextFile.detect(spec.path, "named_edges", chosen, by_name=by_name)
