@@ -341,6 +341,7 @@ def test_commands_in_hints_quote_paths_with_blanks(outcome: Any) -> None:
     assert outcome(*given)[0] == 0
     _, _, err = outcome(*given)
     assert "`outercore import 'my file.csv:src,dst' --out 'my set' --overwrite`" in err
+    Path("my set/config.json").write_text("{}")
     _, _, err = outcome("embedding", "neighbours", "my set", "x")
     assert "`outercore embed --resume 'my set'`" in err
 

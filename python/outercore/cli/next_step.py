@@ -13,7 +13,7 @@ from outercore.errors import BudgetError, OutercoreError
 
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
-_OPTION = re.compile(r"(?<!leave out )(?<!such as )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
+_OPTION = re.compile(r"(?<!leave out )(?<!such as )(?<!for example )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
 """An option in a hint that is not an example, with a value that is no placeholder such as FILE."""
 _COLUMNS = re.compile(r"`([^`\s-][^`]*:[^`]+)`")
 """A file with columns in a hint, as the command takes it."""

@@ -109,11 +109,10 @@ class Embedding:
                 f"hint: `outercore evaluate {quoted(root)}` scores it"
             )
         if not path.exists():
-            raise NotFoundError(
-                f"embedding `{root}`: no `{DESCRIPTION}` there\n"
-                "hint: give the run directory of an `outercore embed` that has ended; "
-                f"`outercore embed --resume {quoted(root)}` goes on with one that was stopped"
-            )
+            way = "give the run directory of an `outercore embed` that has ended"
+            if (root / "config.json").exists():
+                way = f"it has not ended: `outercore embed --resume {quoted(root)}` resumes it"
+            raise NotFoundError(f"embedding `{root}`: no `{DESCRIPTION}` there\nhint: {way}")
         embedding = cls(root, read_description(path, VERSION, _NEEDED), data_set)
         embedding.score = score
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
