@@ -77,6 +77,22 @@ def with_command(
     return f"{message}: {' or '.join(commands)}" if commands else message
 
 
+def read_again(arguments: Sequence[str], option: str = "", value: str | None = None) -> str | None:
+    """The command of a finished import that reads its input otherwise, in place of the data set.
+
+    There is none for standard input, which is gone.
+
+    Example:
+        >>> read_again(["import", "e.csv", "--one-based", "--out", "g"], "--ids", "dictionary")
+        'outercore import e.csv --out g --ids dictionary --overwrite'
+    """
+    if not option or any(word == "-" or word.startswith("-:") for word in arguments):
+        return None
+    words = [word for word in arguments if word != "--one-based"]
+    words = shlex.split(_command(words, option, value))[1:]
+    return _command(words, "--overwrite", None)
+
+
 def _value(option: re.Match[str]) -> str | None:
     """The value of an option in a hint, which quotes it for the shell where that needs it.
 

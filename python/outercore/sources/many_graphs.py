@@ -173,14 +173,14 @@ def require_inside(edges: list[EdgeSource], level: GraphLevel) -> None:
     Errors: `InvalidError` with the row of the first edge that does.
     """
     for source in edges if not level.local_ids else ():
-        source.feed(_Inside(source.name, level), level.nodes)  # type: ignore[arg-type]
+        source.feed(_Inside(source, level), level.nodes)  # type: ignore[arg-type]
 
 
 class _Inside:
     """Stands in for an importer: looks at the edges, and takes none."""
 
-    def __init__(self, name: str, level: GraphLevel) -> None:
-        self._name, self._level = name, level
+    def __init__(self, source: EdgeSource, level: GraphLevel) -> None:
+        self._name, self._first_id, self._level = source.name, source.first_id, level
         self._row = 0
 
     def edges_text(self, path: Path, text: str) -> None:
@@ -207,11 +207,12 @@ class _Inside:
         graphs = np.searchsorted(first, ends, side="right") - 1
         if len(wrong := np.flatnonzero(outside | (graphs[0] != graphs[1]))):
             at = int(wrong[0])
-            row, (u, v) = self._row + at, ends[:, at]
+            row, (u, v) = self._row + at, ends[:, at] + self._first_id
             if outside[at]:
+                last = self._level.nodes - 1 + self._first_id
                 raise InvalidError(
-                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected less than "
-                    f"{self._level.nodes}: the nodes that have a graph"
+                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected at most {last}: the "
+                    "nodes that have a graph"
                 )
             raise InvalidError(
                 f"`{self._name}`: row {row}: node {u} belongs to graph {graphs[0, at]}, node {v} "
