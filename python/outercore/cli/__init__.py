@@ -101,7 +101,7 @@ def run(arguments: list[str]) -> int:
     # Printed by PyTorch Geometric's import under recent PyTorch; nothing that a user can mend.
     warnings.filterwarnings("ignore", message=r".*torch\.jit", category=FutureWarning)
     try:
-        code = app(args=arguments, prog_name="outercore", standalone_mode=False)
+        code = app(args=arguments, obj=arguments, prog_name="outercore", standalone_mode=False)
     except _ClickException as error:
         return _usage(error)
     except InterruptError as error:

@@ -13,7 +13,9 @@ from outercore.errors import BudgetError, OutercoreError
 
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
-_OPTION = re.compile(r"(?<!leave out )(?<!such as )(?<!for example )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
+_OPTION = re.compile(
+    r"(?<!leave out )(?<!such as )(?<!for example )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`"
+)
 """An option in a hint that is not an example, with a value that is no placeholder such as FILE."""
 _COLUMNS = re.compile(r"`([^`\s-][^`]*:[^`]+)`")
 """A file with columns in a hint, as the command takes it."""
@@ -25,8 +27,10 @@ _PLACES = {"data_set": "DATASET", "run": "RUN", "model": "RUN"}
 """Placeholders of whole commands by the arguments that have their values."""
 _FLAGS = ("--overwrite", "--triples", "--outside-files", "--header", "--no-header", "--one-based")
 """Options without a value that hints name."""
-_TRIPLES = ("--valid", "--test", "--columns", "--unknown", "--out", "--separator", "--header")
-_TRIPLES += ("--no-header", "--comment", "--duplicates", "--memory", "--overwrite", "--json")
+_TRIPLES = (
+    *("--valid", "--test", "--columns", "--unknown", "--out", "--separator", "--header"),
+    *("--no-header", "--comment", "--duplicates", "--memory", "--overwrite", "--json"),
+)
 """Options of an import that go with `--triples`."""
 _CHOICE = "say which"
 """How a hint begins whose options are readings to choose from: each has a command."""
@@ -173,6 +177,22 @@ def _same_file(one: str, other: str) -> bool:
     """Whether both name columns of one file."""
     file, columns, _ = one.rpartition(":")
     return bool(columns) and other.rpartition(":")[0] == file
+
+
+def read_again(arguments: Sequence[str], option: str = "", value: str | None = None) -> str | None:
+    """The command of a finished import that reads its input otherwise, in place of the data set.
+
+    There is none for standard input, which is gone.
+
+    Example:
+        >>> read_again(["import", "e.csv", "--one-based", "--out", "g"], "--ids", "dictionary")
+        'outercore import e.csv --out g --ids dictionary --overwrite'
+    """
+    if not option or any(word == "-" or word.startswith("-:") for word in arguments):
+        return None
+    words = [word for word in arguments if word != "--one-based"]
+    words = shlex.split(_command(words, option, value))[1:]
+    return _command(words, "--overwrite", None)
 
 
 def _value(option: re.Match[str]) -> str | None:

@@ -14,11 +14,11 @@ from outercore._native import Addition, Progress
 from outercore.batch_arrays import RESERVED
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
+from outercore.file_ids import first_id_of, names_of_nodes
 from outercore.graph import Graph
 from outercore.graph_arrays import require_one_name
 from outercore.many_graphs import has_graphs
 from outercore.names import Names
-from outercore.outputs import names_of_nodes
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
 from outercore.sources.graph import (
@@ -125,10 +125,14 @@ class _Opening:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_nodes(graph)
         memory = parse_size(options.memory) // 4
-        self._reading = Reading(
-            given.text, given.fill, given.keeps_gaps, memory, ids=by_name(names)
-        )
-        self._is_named = names is not None
+        reading = Reading(given.text, given.fill, given.keeps_gaps, memory)
+        self._is_named = isinstance(names, Names)
+        if isinstance(names, Names):
+            self._reading = replace(reading, ids=by_name(names))
+        else:
+            # An earlier version noted no first id, so the option still counts.
+            first = max(first_id_of(graph), int(given.text.one_based))
+            self._reading = reading.starting_at(first, "as in the files of the data set")
         self._labelled = graph.labelled_type
 
     def all(self) -> list[NodeArray]:
@@ -219,7 +223,7 @@ class _Opening:
         if node_type is None:
             return replace(self._reading, nodes=count)
         keys = self._graph.keys_of(node_type)
-        return replace(self._reading, nodes=count, ids=_no_keys if keys is None else by_name(keys))
+        return replace(self._reading, nodes=count, ids=_NO_KEYS if keys is None else by_name(keys))
 
     def _count(self, node_type: str | None) -> int:
         """The nodes of a type."""
@@ -271,10 +275,8 @@ class _Opening:
             )
 
 
-def by_name(names: Names | None) -> NodeIds | None:
-    """Ids of nodes that a column calls by their names; `None` where they have none."""
-    if names is None:
-        return None
+def by_name(names: Names) -> NodeIds:
+    """Ids of nodes that a column calls by their names."""
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         row = 0
@@ -289,7 +291,7 @@ def by_name(names: Names | None) -> NodeIds | None:
             row += len(found)
             yield found
 
-    return ids
+    return NodeIds(ids, names.names)
 
 
 def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
@@ -298,3 +300,6 @@ def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         f"`{table.path}`: column `{key}` holds keys, and the nodes of this type have none\n"
         f"hint: leave the column `{key}` out, and write a row for each node in their order"
     )
+
+
+_NO_KEYS = NodeIds(_no_keys, lambda nodes: nodes.tolist())

@@ -55,10 +55,12 @@ def may_be_ids(name: str) -> bool:
     return _MAYBE_IDS.fullmatch(name) is not None and plain(name) not in SOURCES | TARGETS
 
 
-def id_column(table: Table) -> str | None:
-    """The column that keys the rows of a node table, if its name says so."""
+def id_column(table: Table, key: str | None = None) -> str | None:
+    """The column that keys the rows of a node table: `key`, else the one whose name says so."""
     if not table.is_named:
         return None
+    if key in table.names:
+        return key
     return next((name for name in table.names if _is_id(name)), None)
 
 
@@ -76,13 +78,15 @@ class NodeColumns:
     values: list[str]
 
 
-def node_columns(spec: FileSpec, table: Table) -> NodeColumns:
+def node_columns(spec: FileSpec, table: Table, key: str | None = None) -> NodeColumns:
     """The columns of a node table: those that `spec` chooses, else all but the key.
+
+    `key` is what the column of ids is called, where the user has said it.
 
     Errors: `InvalidError` where nothing but a key is left, or a chosen column comes twice.
     """
     _require_distinct(spec)
-    key = id_column(table)
+    key = id_column(table, key)
     if spec.columns:
         return NodeColumns(None if key in spec.columns else key, list(spec.columns))
     values = [name for name in table.names if name != key]

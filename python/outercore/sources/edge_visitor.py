@@ -77,8 +77,8 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
     except OutercoreError:
         # Another line is wrong, too: nothing is known of all ids.
         return error
-    first = source.first_id or 0
-    if source.first_id == 0 and found.least > 0 and found.largest == nodes:
+    first = source.first_id
+    if source.is_open and first == 0 and found.least > 0 and found.largest == nodes:
         hint = "no edge has node 0, so the ids may start at 1: `--one-based`"
     else:
         hint = (

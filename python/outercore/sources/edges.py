@@ -72,9 +72,13 @@ class EdgeSource:
     notes: list[str] = field(default_factory=list)
     """How the file was understood, to be shown once."""
     nodes: int | None = None
-    """How many nodes the file itself says there are, where the core does not read that."""
-    first_id: int | None = None
-    """The number of the first node, where the format does not say it."""
+    """How many nodes the file itself says there are."""
+    first_id: int = 0
+    """What the input calls the first node."""
+    is_open: bool = False
+    """Whether nothing but the ids says which nodes there are: they may start at 1, or have gaps."""
+    stated: tuple[int, int] | None = None
+    """Nodes and edges that comments of the file speak of."""
     files: tuple[FileState, ...] = ()
     """What it is read from, as it was when it was opened."""
     digest: str = ""
@@ -124,12 +128,13 @@ def open_edges(
         return text_edges(spec, kind, options, values)
     first = int(options.one_based) if options is not None else 0
     if kind == "npy":
-        return _npy_edges(spec, shape, first)
+        return replace(_npy_edges(spec, shape, first), is_open=True)
     if kind == "npz":
         if not spec.columns and is_sparse_matrix(member_names(path)):
             return _sparse(path)
         member = open_member(path, spec.columns or _edge_member(path))
-        return replace(npz_edges(member, shape, first), notes=other_members(member))
+        found = npz_edges(member, shape, first)
+        return replace(found, notes=other_members(member), is_open=True)
     return _parquet_edges(spec, first, values)
 
 
@@ -156,7 +161,6 @@ def text_edges(
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
-    first = file.first_id if file.format == "delimited" else None
 
     def feed(importer: Importer, _nodes: int | None) -> None:
         try:
@@ -171,7 +175,10 @@ def text_edges(
         table_values(table, ends),
         own if own in ends.others else None,
         [f"{spec.path}: {file.described()}"],
-        first_id=first,
+        nodes=file.nodes,
+        first_id=file.first_id,
+        is_open=file.format == "delimited",
+        stated=file.stated,
         files=files,
         dates=dates_of(table, ends),
     )
@@ -200,14 +207,13 @@ def _may_be_triples(file: TextFile) -> bool:
     )
 
 
-def pushed(name: str, batches: Batches, first_id: int | None = 0, **more: Any) -> EdgeSource:
-    """Edges that come in batches of sources and targets; their ids start at `first_id`, at 0 where
-    the format says so (`None`)."""
+def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
 
     def feed(importer: Importer, nodes: int | None) -> None:
         row = 0
         for batch in batches():
-            source, target = (_from_zero(name, ids, first_id or 0, row, nodes) for ids in batch)
+            source, target = (_from_zero(name, ids, first_id, row, nodes) for ids in batch)
             row += len(source)
             importer.push_edges(source, target)
 
@@ -341,7 +347,6 @@ def _sparse(path: Path) -> EdgeSource:
         own_weight="data",
         notes=[f"{path}: SciPy {found.format} matrix of {found.nodes:,} nodes"],
         nodes=found.nodes,
-        first_id=None,
         files=files,
     )
 
@@ -373,6 +378,7 @@ def _parquet_edges(spec: FileSpec, first_id: int, values: Container[str]) -> Edg
         others=tuple(ends.others),
         values=table_values(table, ends),
         notes=[f"{spec.path}: {described(table)}"],
+        is_open=True,
         files=files,
         dates=dates_of(table, ends),
     )

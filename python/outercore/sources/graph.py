@@ -56,6 +56,12 @@ class GraphSource:
     also_read: tuple[FileState, ...] = ()
     """What was read besides edges and arrays."""
 
+    @property
+    def first_id(self) -> int:
+        """What the inputs call node 0; 0 where they disagree."""
+        found = {edge.first_id for edge in self.edges}
+        return found.pop() if len(found) == 1 else 0
+
     def inputs(self) -> list[str]:
         """The names of all inputs, for the provenance."""
         return [
@@ -178,6 +184,7 @@ def import_graph(
     described = {
         "memory": parse_size(options.memory),
         "nodes": nodes,
+        "first_id": source.first_id,
         "undirected": bool(undirected),
         "self_loops": options.self_loops,
         "duplicates": options.duplicates,

@@ -44,6 +44,8 @@ class Inputs:
     arrays: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     nodes: int | None = None
+    node_table: str | None = None
+    """`FILE` or `FILE:KEY`: a row a node, and the column by which other files name it."""
     ogb_split: str | None = None
     relation: str | None = None
     """Of a data set of triples; all relations without it."""
@@ -78,7 +80,11 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         inputs.memory // 4,
         outside_files=inputs.outside_files,
     )
-    source = with_graphs(_edges(inputs, reading), inputs, reading)
+    source = _edges(inputs, reading)
+    if source.graphs is None and inputs.graph_ids is None:
+        first_id = max(source.first_id, int(inputs.text.one_based))
+        reading = reading.starting_at(first_id, f"as in `{inputs.edges[0]}`")
+    source = with_graphs(source, inputs, reading)
     if source.graphs is not None:
         # Labels and splits are those of graphs.
         inputs = replace(inputs, labels=None, splits=SplitChoice(), nodes=source.graphs.nodes)
@@ -98,6 +104,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     own = [array for array in source.edge_arrays if array.name not in named]
     notes = [
         *source.notes,
+        *_disagreement(source, inputs),
         *(note for edges in source.edges for note in edges.notes),
         *(note for array in given for note in array.rows.notes),
         *notes,
@@ -110,6 +117,17 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         notes=notes,
         reading=reading_of(inputs),
     )
+
+
+def _disagreement(source: GraphSource, inputs: Inputs) -> list[str]:
+    """A note on files whose ids start at 0 beside others whose ids start at 1."""
+    by_first = {edge.first_id: edge.name for edge in source.edges}
+    if len(by_first) < 2:
+        return []
+    return [
+        f"ids start at 1 in `{by_first[1]}` and at 0 in `{by_first[0]}`: results have them from 0; "
+        "if all start at 1, say `--one-based`"
+    ]
 
 
 def reading_of(inputs: Inputs) -> str:

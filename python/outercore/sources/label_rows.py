@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from outercore.sources.classes import class_names, numbered_classes
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.graph import NodeArray
-from outercore.sources.rows import Reading, is_array, open_node_table, open_rows, table_rows
+from outercore.sources.key_texts import padded_in
+from outercore.sources.rows import (
+    Reading,
+    is_array,
+    open_node_table,
+    open_rows,
+    table_rows,
+)
 from outercore.sources.table import FileSpec, Missing, ParquetTable, Table, TextTable, exactly
 from outercore.sources.unchanged import states
 
@@ -62,6 +69,7 @@ def label_columns(
     names = None if task == "regression" else _names(table, columns.values)
     if names is None:
         rows = table_rows(spec, table, columns, reading, missing, absent)
+        rows = replace(rows, notes=[*rows.notes, *_on_zeros(table, columns.values)])
         return [NodeArray("labels", "y", rows, node_type)]
     (column,) = columns.values
     coded: Any = _Codes(table, column, names)
@@ -69,6 +77,17 @@ def label_columns(
     note = numbered_classes(f"`{table.path}`: column `{column}`", len(names))
     rows = replace(rows, notes=[*rows.notes, note])
     return [NodeArray("labels", "y", rows, node_type), *class_names(names)]
+
+
+def _on_zeros(table: Table, columns: list[str]) -> list[str]:
+    """Notes on labels with zeros in front, of which others may be the same number."""
+    counts = {name: padded_in(table, name) for name in columns}
+    return [
+        f"`{table.path}`: column `{name}`: {count:,} labels have zeros in front: as numbers, `007` "
+        "and `7` are one class; a Parquet file with texts keeps them apart"
+        for name, count in counts.items()
+        if count
+    ]
 
 
 def words_of(table: Table, column: str) -> Iterator[pa.Array]:

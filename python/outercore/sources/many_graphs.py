@@ -170,14 +170,14 @@ def require_inside(edges: list[EdgeSource], level: GraphLevel) -> None:
     Errors: `InvalidError` with the row of the first edge that does.
     """
     for source in edges if not level.local_ids else ():
-        _Inside(source.name, level).visit(source, level.nodes)
+        _Inside(source, level).visit(source, level.nodes)
 
 
 class _Inside(EdgeVisitor):
     """Refuses edges between two graphs."""
 
-    def __init__(self, name: str, level: GraphLevel) -> None:
-        self._name, self._level = name, level
+    def __init__(self, source: EdgeSource, level: GraphLevel) -> None:
+        self._name, self._first_id, self._level = source.name, source.first_id, level
         self._row = 0
 
     def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
@@ -188,11 +188,12 @@ class _Inside(EdgeVisitor):
         graphs = np.searchsorted(first, ends, side="right") - 1
         if len(wrong := np.flatnonzero(outside | (graphs[0] != graphs[1]))):
             at = int(wrong[0])
-            row, (u, v) = self._row + at, ends[:, at]
+            row, (u, v) = self._row + at, ends[:, at] + self._first_id
             if outside[at]:
+                last = self._level.nodes - 1 + self._first_id
                 raise InvalidError(
-                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected less than "
-                    f"{self._level.nodes}: the nodes that have a graph"
+                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected at most {last}: the "
+                    "nodes that have a graph"
                 )
             raise InvalidError(
                 f"`{self._name}`: row {row}: node {u} belongs to graph {graphs[0, at]}, node {v} "

@@ -15,6 +15,7 @@ from outercore.mapped import blocks
 from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
+from outercore.sources.key_texts import padded_in
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.lists import Batches, is_list, list_rows
 from outercore.sources.npy import open_npy, require_numbers
@@ -73,6 +74,8 @@ class RowSource:
     """Whether NaN stands for values that are not there, whatever the options say."""
     times: str | None = None
     """The type of points in time, as the manifest has it."""
+    padded: int = 0
+    """Ids of nodes with zeros in front, which are read as numbers."""
 
     @property
     def row_shape(self) -> list[int]:
@@ -94,6 +97,8 @@ class Reading:
     """Bytes for rows that are put into the order of the nodes."""
     nodes: int | None = None
     ids: NodeIds | None = None
+    why_from_1: str = "as `--one-based` says"
+    """What says that ids start at 1, where `text` has that."""
     rows_of: Literal["nodes", "edges"] = "nodes"
     is_in_order: bool = False
     """Whether rows are in their order, whatever columns of ids say."""
@@ -102,10 +107,16 @@ class Reading:
     takes_times: bool = False
     """Whether one column, of texts too, may be dates and times: an array, and no features."""
 
+    def starting_at(self, first_id: int, why: str) -> Reading:
+        """The same, with this first id for every file; `why` says what has it from 1."""
+        if first_id == int(self.text.one_based):
+            return self
+        return replace(self, text=replace(self.text, one_based=first_id == 1), why_from_1=why)
+
     @property
     def node_ids(self) -> NodeIds:
         """How a column of ids is read."""
-        return self.ids or numbered(int(self.text.one_based))
+        return self.ids or numbered(int(self.text.one_based), self.why_from_1)
 
 
 def open_rows(
@@ -272,6 +283,7 @@ def table_rows(
         key=columns.key,
         typed=not hasattr(table, "file"),
         times=times,
+        padded=0 if columns.key is None or reading.ids else padded_in(table, columns.key),
     )
 
 

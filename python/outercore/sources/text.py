@@ -113,6 +113,8 @@ class Profile:
     kinds: list[str]
     """`empty`, `boolean`, `integer`, `float` or `text` of each column."""
     missing: list[int]
+    padded: list[int]
+    """Whole numbers with zeros in front, such as `007`, in each column."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,18 @@ class TextFile:
     def first_id(self) -> int:
         """The number of the first node in this file."""
         return self.dialect["first_id"]
+
+    @property
+    def nodes(self) -> int | None:
+        """Nodes of the graph, where the format says so."""
+        format_ = self.dialect["format"]
+        return None if isinstance(format_, str) else next(iter(format_.values())).get("nodes")
+
+    @property
+    def stated(self) -> tuple[int, int] | None:
+        """Nodes and edges that the comments above the rows speak of."""
+        found = self.dialect.get("stated")
+        return None if found is None else (found["nodes"], found["edges"])
 
     @property
     def format(self) -> str:
@@ -241,6 +255,7 @@ class TextFile:
             found["repeated_headers"],
             [column["kind"] for column in columns],
             [column["missing"] for column in columns],
+            [column["padded"] for column in columns],
         )
 
     def integers(

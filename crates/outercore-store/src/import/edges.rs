@@ -412,9 +412,10 @@ impl Context<'_> {
         let sources = || intake.journal.sources.iter();
         let comment_lines = sources().map(|source| source.comments).sum();
         let repeated_headers = sources().map(|source| source.repeated_headers).sum();
+        let padded_ids = sources().map(|source| source.padded_ids).sum();
         let artifacts = self.artifacts(&plan, state, arrays);
         intake.journal.stage =
-            Stage::Done(EdgeArtifacts { comment_lines, repeated_headers, ..artifacts });
+            Stage::Done(EdgeArtifacts { comment_lines, repeated_headers, padded_ids, ..artifacts });
         intake.journal.save(self.disk, self.root)
     }
 
@@ -437,6 +438,7 @@ impl Context<'_> {
             duplicates_dropped: state.duplicates_dropped,
             comment_lines: 0,
             repeated_headers: 0,
+            padded_ids: 0,
             arrays,
         }
     }

@@ -5,21 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from outercore.errors import InvalidError
-from outercore.sources.columns import NodeColumns, id_column
+from outercore.sources.columns import NodeColumns
 from outercore.sources.graph import NodeArray
 from outercore.sources.lists import is_list
 from outercore.sources.rows import (
     Reading,
     RowSource,
-    is_array,
-    open_node_table,
     open_rows,
     table_rows,
 )
 from outercore.sources.sparse_rows import is_sparse, sparse_rows
 from outercore.sources.table import FileSpec, Table, require_column
 from outercore.sources.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
-from outercore.sources.typed.tables import NodeTable
+from outercore.sources.typed.tables import NodeTable, refuse_keys
 
 
 def open_features(
@@ -65,14 +63,7 @@ def _of_file(node_type: str, file: str, nodes: NodeTable, reading: Reading) -> N
         columns = NodeColumns(None, list(spec.columns))
         rows = table_rows(spec, nodes.table, columns, reading)
         return NodeArray("features", "x", rows, node_type)
-    if nodes.key and not is_array(spec):
-        table = open_node_table(spec, reading)
-        if (key := id_column(table)) is not None and key not in spec.columns:
-            raise InvalidError(
-                f"--features {node_type}: `{spec.path}`: column `{key}` holds keys, expected rows "
-                f"in the order of the nodes of type `{node_type}`\n"
-                "hint: put the columns into the table of nodes, or choose columns: `FILE:COLUMN`"
-            )
+    refuse_keys("--features", file, nodes, reading)
     return NodeArray("features", "x", open_rows(spec, reading), node_type)
 
 
