@@ -20,6 +20,7 @@ from outercore.sources.columns import EdgeColumns, edge_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.npy import open_npy
 from outercore.sources.npz import NpzMember, member_names, open_member, other_members
+from outercore.sources.parts import Parts
 from outercore.sources.rows import common_type, described
 from outercore.sources.scipy_matrix import is_sparse_matrix, sparse_edges
 from outercore.sources.table import (
@@ -103,10 +104,12 @@ def open_edges(
     kind: EdgeFormat = "auto",
     options: TextOptions | None = None,
     shape: EdgeShape | None = None,
+    parts: Parts | None = None,
 ) -> EdgeSource:
     """Edges of a file, by its suffix unless `kind` says otherwise.
 
-    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2].
+    `parts` are the files before it, whose columns it has. `shape` tells [2, E] and [E, 2] apart
+    where an array has the shape [2, 2].
 
     Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
     tools; `InvalidError` for a file that can be read in two ways.
@@ -119,7 +122,7 @@ def open_edges(
     if shape is not None and kind not in ("npy", "npz"):
         raise InvalidError(f"--edge-shape: expected an array, found `{path}`")
     if kind in ("text", "mtx", "dimacs"):
-        return text_edges(spec, kind, options)
+        return text_edges(spec, kind, options, parts)
     first = int(options.one_based) if options is not None else 0
     if kind == "npy":
         return _npy_edges(spec, shape, first)
@@ -128,27 +131,32 @@ def open_edges(
             return _sparse(path)
         member = open_member(path, spec.columns or _edge_member(path))
         return replace(npz_edges(member, shape, first), notes=other_members(member))
-    return _parquet_edges(spec, first)
+    return _parquet_edges(spec, first, parts or Parts())
 
 
-def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) -> EdgeSource:
+def text_edges(
+    spec: FileSpec, kind: EdgeFormat, options: TextOptions | None, parts: Parts | None = None
+) -> EdgeSource:
     """Edges of a text, read by the core; its other columns are read from the file again."""
     conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
     files = states(spec.path)
-    file = TextFile.detect(
+    parts = parts or Parts()
+    file = parts.text(
         spec.path,
         "edges",
-        options,
-        by_name=bool(spec.columns),
+        options or TextOptions(),
+        chosen=spec.columns,
         convention=conventions.get(kind),
     )
     table = TextTable(file)
     for name in spec.columns:
         require_column(table, name)
+    spec, by_name = parts.by_name(spec, table)
     try:
         ends = edge_columns(spec, table)
     except InvalidError as error:
         raise _or_triples(error, spec, file) from None
+    parts.remember(table, (ends.source, ends.target))
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
@@ -166,7 +174,7 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
         tuple(ends.others),
         table_values(table, ends),
         own if own in ends.others else None,
-        [f"{spec.path}: {file.described()}"],
+        [f"{spec.path}: {file.described()}{by_name}"],
         first_id=first,
         files=files,
         dates=dates_of(table, ends),
@@ -345,12 +353,14 @@ def _sparse(path: Path) -> EdgeSource:
     )
 
 
-def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
+def _parquet_edges(spec: FileSpec, first_id: int, parts: Parts) -> EdgeSource:
     files = states(spec.path)
     table = ParquetTable(spec.path)
     for name in spec.columns:
         require_column(table, name)
+    spec, by_name = parts.by_name(spec, table)
     ends = edge_columns(spec, table)
+    parts.remember(table, (ends.source, ends.target))
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
         if dtype is None or dtype.kind not in "iu" or is_time(table, name):
@@ -371,7 +381,7 @@ def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
         first_id,
         others=tuple(ends.others),
         values=table_values(table, ends),
-        notes=[f"{spec.path}: {described(table)}"],
+        notes=[f"{spec.path}: {described(table)}{by_name}"],
         files=files,
         dates=dates_of(table, ends),
     )
