@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.config.fields import plain_json
+from outercore.errors import REFUSALS
 
 MANIFEST = "graph.json"
 """Name of the manifest in a data set."""
@@ -82,8 +83,8 @@ class Importer(Arrays):
     def __enter__(self) -> Importer:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._core.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def edges_text(self, path: Path, text: str) -> None:
         """Takes a text file of edges; `text` says how it is written and where the ends are."""
@@ -125,8 +126,8 @@ class TripleImporter:
     def __enter__(self) -> TripleImporter:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._core.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def text(self, part: str, path: Path, dialect: dict[str, Any]) -> None:
         """Takes a text file of triples, written as `dialect` says."""

@@ -59,6 +59,10 @@ class InternalError(OutercoreError):
     """A bug in Outercore."""
 
 
+REFUSALS = (InvalidError, NotFoundError, CorruptError, VersionError, UnsupportedError)
+"""What the same call would meet again: its input has to change first."""
+
+
 _OF_KIND: dict[str, type[OutercoreError]] = {
     "Invalid": InvalidError,
     "NotFound": NotFoundError,

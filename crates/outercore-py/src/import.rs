@@ -279,10 +279,16 @@ impl Importer {
     }
 
     /// Lets go of the directory; what is durable stays, for the same import to go on from.
-    fn close(&self, py: Python<'_>) {
+    /// `refused` says that the input is wrong, so that another one has to follow.
+    fn close(&self, py: Python<'_>, refused: bool) {
         py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            (state.import, state.builder) = (None, None);
+            state.builder = None;
+            if let Some(import) = state.import.take()
+                && refused
+            {
+                import.end_refused();
+            }
         });
     }
 

@@ -30,6 +30,8 @@ struct Options {
     overwrite: bool,
     command: String,
     inputs: Vec<String>,
+    /// What makes another import of the same inputs, such as the separator.
+    reading: String,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             overwrite: core.overwrite,
             command: String::new(),
             inputs: Vec::new(),
+            reading: String::new(),
         }
     }
 }
@@ -85,7 +88,7 @@ impl TripleImporter {
             .detach(|| {
                 let parsed: Options = parse("options of triples", options)?;
                 let map: Map<String, Value> = parse("options of triples", options)?;
-                let fingerprint = parsed.inputs.join("\n");
+                let fingerprint = format!("{}\n{}", parsed.inputs.join("\n"), parsed.reading);
                 let core = parsed.into_core(map)?;
                 TripleImport::begin(Arc::new(RealDisk), Path::new(out), core, &fingerprint)
             })
@@ -125,10 +128,15 @@ impl TripleImporter {
         })
     }
 
-    /// Lets go of the directory; what is durable stays, for the same import to go on from.
-    fn close(&self, py: Python<'_>) {
+    /// As [`Importer::close`](crate::import::Importer).
+    fn close(&self, py: Python<'_>, refused: bool) {
         py.detach(|| {
-            *self.import.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            let import = self.import.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(import) = import
+                && refused
+            {
+                import.end_refused();
+            }
         });
     }
 

@@ -32,6 +32,9 @@ pub(crate) struct Claims {
     pub files: BTreeMap<String, String>,
     /// Files of the data set that the import replaces, to be removed once it is committed.
     pub replaced: BTreeSet<String>,
+    /// Whether the last run ended because of its input, so that another input has to follow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 impl Claims {
@@ -42,6 +45,7 @@ impl Claims {
             overwrite,
             files: BTreeMap::new(),
             replaced: BTreeSet::new(),
+            refused: false,
         }
     }
 

@@ -72,6 +72,8 @@ pub(crate) struct Destination {
     /// Directories that were not there before, outermost first.
     created: Vec<PathBuf>,
     is_hopeless: bool,
+    /// Whether this is another import than the one that was stopped here.
+    is_other: bool,
     /// The process that writes; one forked from it only forgets.
     owner: u32,
 }
@@ -116,6 +118,7 @@ impl Destination {
             old: manifest.as_ref().map(inside).unwrap_or_default(),
             created: Vec::new(),
             is_hopeless: false,
+            is_other: false,
             owner: std::process::id(),
         })
     }
@@ -123,7 +126,8 @@ impl Destination {
     /// What `load` finds of the import that was stopped here, if this one goes on with it.
     ///
     /// With `--overwrite` an import goes on only with one that was begun with it too, whose inputs
-    /// are still the same; any other is dropped.
+    /// are still the same; any other is dropped. So is one that cannot be finished, because its
+    /// input was refused or the same command now finds other input.
     pub fn resume<J>(
         &mut self,
         load: impl FnOnce(&Path) -> Result<Option<J>>,
@@ -133,15 +137,24 @@ impl Destination {
             Some(_) if !self.has_claims => Err(self.unknown_files()),
             other => Ok(other),
         });
+        let is_hopeless = self.has_claims
+            && (self.claims.refused
+                || !self.command.is_empty() && self.claims.command == self.command);
         let goes_on = match &found {
             Ok(None) => false,
-            Ok(Some(journal)) => !self.overwrite || self.claims.overwrite && is_current(journal),
+            Ok(Some(journal)) => match (self.overwrite, self.claims.overwrite) {
+                (true, false) => false,
+                (false, _) if !is_hopeless => true,
+                _ => is_current(journal),
+            },
+            Err(error) if error.kind() == ErrorKind::Invalid => !self.overwrite && !is_hopeless,
             Err(error) => {
                 let is_told = matches!(error.kind(), ErrorKind::Io | ErrorKind::Interrupted);
                 !self.overwrite || is_told
             }
         };
         if goes_on {
+            self.claims.refused = false;
             return found;
         }
         if self.has_state {
@@ -159,6 +172,7 @@ impl Destination {
     /// Adds to the error for sources that are not those of the unfinished import what to do then.
     pub fn mismatch(&mut self, error: Error) -> Error {
         if !self.overwrite {
+            self.is_other = true;
             return error.hint(DROP);
         }
         self.give_up();
@@ -171,13 +185,18 @@ impl Destination {
     }
 
     /// The import ended with `error`. One that the same input and options would meet again leaves
-    /// nothing behind, unless so much was taken that it is worth keeping.
+    /// nothing behind, unless so much was taken that it is worth keeping. It is kept for an import
+    /// of the same edges; any other one replaces it.
     pub fn failed(&mut self, error: &Error, is_worth_keeping: bool) {
         use ErrorKind::{Corrupt, Invalid, NotFound, Unsupported, Version};
         let is_refusal =
             matches!(error.kind(), Invalid | NotFound | Corrupt | Version | Unsupported);
         if self.is_hopeless || is_refusal && !is_worth_keeping {
             self.discard();
+        } else if is_refusal && !self.is_other && (self.made || self.has_state) {
+            self.claims.refused = true;
+            // Unless this is noted, the next import asks for `--overwrite`.
+            let _ = self.save();
         }
     }
 

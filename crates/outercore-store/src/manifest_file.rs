@@ -7,6 +7,7 @@ use std::path::Path;
 use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
 use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
 
+use crate::claims::Claims;
 use crate::generations::{self, MAX_MANIFEST, Pinned};
 use crate::npy::grouped;
 
@@ -47,6 +48,10 @@ fn no_manifest(root: &Path) -> Error {
     if !root.exists() {
         return Error::new(ErrorKind::NotFound, "no such directory")
             .hint("make one with `outercore import` or `outercore generate`");
+    }
+    if Claims::load(root).is_some_and(|claims| claims.refused) {
+        return Error::new(ErrorKind::NotFound, "the import was refused, so it is no data set yet")
+            .hint("mend what the import has named, then import again");
     }
     if root.join(IMPORT_DIRECTORY).exists() {
         return Error::new(ErrorKind::NotFound, "import was interrupted")

@@ -207,7 +207,8 @@ class _Opening:
         for text in self._given.edge_arrays:
             edge_type, name, file = self._named("--edge-array", text)
             reading = replace(self._reading, takes_times=True)
-            rows = as_times(name, edge_rows("--edge-array", FileSpec.parse(file), reading))
+            spec = FileSpec.parse(file, may_leave_out=True)
+            rows = as_times(name, edge_rows("--edge-array", spec, reading))
             found.append(NodeArray("edge", name, rows, edge_type))
         return found
 
@@ -236,7 +237,7 @@ class _Opening:
 
     def _require_ids(self, file: str) -> None:
         """Errors: `InvalidError` for a table without ids where nodes have names."""
-        spec = FileSpec.parse(file)
+        spec = FileSpec.parse(file, may_leave_out=True)
         if not self._is_named or is_array(spec):
             return
         if node_columns(spec, open_node_table(spec, self._reading)).key is None:

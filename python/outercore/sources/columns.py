@@ -89,7 +89,11 @@ def node_columns(spec: FileSpec, table: Table, key: str | None = None) -> NodeCo
     key = id_column(table, key)
     if spec.columns:
         return NodeColumns(None if key in spec.columns else key, list(spec.columns))
-    values = [name for name in table.names if name != key]
+    values = [name for name in table.names if name != key and name not in spec.without]
+    if spec.without:
+        if not values:
+            raise InvalidError(f"`{spec}`: no column is left, expected at least one")
+        return NodeColumns(key, values)
     if not values:
         # One column of ids is a list of ids, not a table keyed by them.
         return NodeColumns(None, list(table.names))

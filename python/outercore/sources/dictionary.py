@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import outercore
 from outercore._native import Names, Progress, Role, TripleImporter
-from outercore.errors import InvalidError
+from outercore.errors import REFUSALS, InvalidError
 from outercore.mapped import blocks, forget, mapped
 from outercore.sources.columns import (
     EdgeColumns,
@@ -38,6 +38,7 @@ from outercore.sources.keyed import NodeIds
 from outercore.sources.label_rows import label_columns
 from outercore.sources.named import is_named
 from outercore.sources.named_nodes import NamedRows, key_of, require_rows_of_nodes
+from outercore.sources.parts import Parts
 from outercore.sources.rows import Reading, RowSource, as_times, described, require_rows, table_rows
 from outercore.sources.splits import SplitColumns, require_once, split_columns, split_name
 from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
@@ -82,6 +83,8 @@ class _Edges:
     table: Table
     columns: EdgeColumns
     files: tuple[FileState, ...]
+    by_name: str
+    """What a note says about columns that are taken by their names."""
 
 
 class NamedInputs:
@@ -99,7 +102,8 @@ class NamedInputs:
         _refuse_options(inputs)
         self._inputs = inputs
         self._reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
-        self._edges = [_open_edges(text, inputs) for text in inputs.edges]
+        parts = Parts()
+        self._edges = [_open_edges(text, inputs, parts) for text in inputs.edges]
         node_table = inputs.node_table
         self._table = None if node_table is None else self._open_nodes(node_table)
         self._rows = self._open_rows()
@@ -112,7 +116,7 @@ class NamedInputs:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # After an interrupt the next run resumes from here.
-        if self._is_ours and (kind is None or issubclass(kind, InvalidError)):
+        if self._is_ours and (kind is None or issubclass(kind, REFUSALS)):
             shutil.rmtree(self._place, ignore_errors=True)
 
     def build(self, progress: Progress) -> GraphSource:
@@ -169,7 +173,7 @@ class NamedInputs:
                     _pairs(part),
                     others=tuple(ends.others),
                     values=table_values(table, ends),
-                    notes=[f"{spec.path}: {_described(table)}; nodes by a dictionary"],
+                    notes=[f"{spec.path}: {_described(table)}{one.by_name}; nodes by a dictionary"],
                     files=one.files,
                     dates=dates_of(table, ends),
                 )
@@ -291,7 +295,7 @@ class NamedInputs:
         return [self._keyed(*one) for one in wanted]
 
     def _keyed(self, role: Role, name: str, text: str) -> _Rows:
-        spec = FileSpec.parse(text)
+        spec = FileSpec.parse(text, may_leave_out=role in ("features", "labels", "array"))
         refuse_foreign(spec.path)
         if suffix_of(spec.path) in _ARRAYS:
             raise _without_order(str(spec))
@@ -345,7 +349,7 @@ def _refuse_options(inputs: Inputs) -> None:
             raise InvalidError(f"{option}: does not go with `--ids dictionary`")
 
 
-def _open_edges(text: str, inputs: Inputs) -> _Edges:
+def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
     """A table of edges by names.
 
     Errors: `InvalidError` for files whose format says what the ids are.
@@ -364,29 +368,22 @@ def _open_edges(text: str, inputs: Inputs) -> _Edges:
     files = states(spec.path)
     if suffix_of(spec.path) == ".npy":
         array = EdgeArrayTable(spec, inputs.edge_shape)
-        return _Edges(spec, array, EdgeColumns(*ENDS, []), files)
-    table = open_table(spec, inputs.text, "named_edges")
+        return _Edges(spec, array, EdgeColumns(*ENDS, []), files, "")
+    table = parts.open(spec, inputs.text, "named_edges")
     if isinstance(table, TextTable) and table.file.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
-    return _Edges(spec, table, edge_columns(spec, table, inputs.edge_values.names), files)
+    spec, by_name = parts.by_name(spec, table)
+    columns = edge_columns(spec, table, inputs.edge_values.names)
+    parts.remember(table, (columns.source, columns.target))
+    return _Edges(spec, table, columns, files, by_name)
 
 
 def _open_nodes(spec: FileSpec, text: TextOptions) -> Table:
-    """A table of nodes by names, with the rule for comments that edges by names have: lines with
-    `#` above the rows are comments, further down they are unclear.
+    """A table of nodes by names, with the rules for comments that edges by names have.
 
-    Errors: `InvalidError` for a table without rows, and for `#` further down.
+    Errors: `InvalidError` for a table without rows, and for lines that may be comments or rows.
     """
-    is_open = text.comment is None
-    table = open_table(spec, replace(text, comment="#") if is_open else text)
-    if is_open and isinstance(table, TextTable):
-        later = table.file.profile.comments - table.file.dialect["comment_lines"]
-        if later:
-            raise InvalidError(
-                f"`{spec.path}`: {later:,} lines below the first row start with `#`: comments, or "
-                "names that start so\nhint: say which: `--comment '#'` skips such lines, "
-                "`--comment ''` reads them"
-            )
+    table = open_table(spec, text, "named_table")
     require_rows(table, of_names=True)
     return table
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.shell import quoted
 from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.edges import EdgeSource
+from outercore.sources.input_file import is_there
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
 from outercore.sources.table import FileSpec, Table, exactly
 from outercore.sources.times import require_one_scale, whole_times
@@ -56,7 +58,8 @@ class EdgeChoice:
     features: Annotated[
         str | None,
         Option(
-            "Columns separated by commas, or a file: the features of each edge.",
+            "Columns separated by commas, `!COLUMN,COLUMN` for all but these, or a file: the "
+            "features of each edge.",
             name="edge_features",
         ),
     ] = None
@@ -87,6 +90,8 @@ def edge_arrays(
         if text is None:
             continue
         columns = text.split(",")
+        if name == FEATURES and text.startswith("!") and not is_there(Path(text)):
+            columns = _all_but(sources, columns, taken)
         if _in_all(sources, columns):
             taken.update(columns)
             arrays.append(EdgeArray(name, _columns(sources, columns, name, reading)))
@@ -106,6 +111,25 @@ def edge_arrays(
         ways = ", ".join(f"`--edge-time {quoted(name)}`" for name in dict.fromkeys(dates))
         notes.append(f"times of edges that are not taken, so samples see the future: {ways}")
     return arrays, notes
+
+
+def _all_but(sources: list[EdgeSource], names: list[str], taken: set[str]) -> list[str]:
+    """The columns of the edges without `names`, which begin with `!`, and without those `taken`.
+
+    Errors: `NotFoundError` for a name that no edge list has; `InvalidError` where none is left.
+    """
+    left_out = [name.removeprefix("!") for name in names]
+    known = dict.fromkeys(other for source in sources for other in source.others)
+    listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
+    if missing := [name for name in left_out if name not in known]:
+        raise NotFoundError(
+            f"--edge-features: {', '.join(f'`{one}`' for one in missing)} is no column of the "
+            f"edges; they have {listed}"
+        )
+    columns = [name for name in known if name not in left_out and name not in taken]
+    if not columns:
+        raise InvalidError(f"--edge-features: no column is left; the edges have {listed}")
+    return columns
 
 
 def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
@@ -196,7 +220,7 @@ def _without_gaps(
 def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> RowSource:
     option = {WEIGHT: "--weight", TIME: "--edge-time", FEATURES: "--edge-features"}[name]
     try:
-        spec = FileSpec.parse(text)
+        spec = FileSpec.parse(text, may_leave_out=True)
     except NotFoundError:
         columns = text.split(",")
         having = [source for source in sources if set(columns) <= set(source.others)]

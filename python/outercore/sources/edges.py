@@ -20,6 +20,7 @@ from outercore.sources.columns import EdgeColumns, edge_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.npy import open_npy
 from outercore.sources.npz import NpzMember, member_names, open_member, other_members
+from outercore.sources.parts import Parts
 from outercore.sources.rows import common_type, described
 from outercore.sources.scipy_matrix import is_sparse_matrix, sparse_edges
 from outercore.sources.table import (
@@ -108,11 +109,12 @@ def open_edges(
     options: TextOptions | None = None,
     shape: EdgeShape | None = None,
     values: Container[str] = (),
+    parts: Parts | None = None,
 ) -> EdgeSource:
     """Edges of a file, by its suffix unless `kind` says otherwise.
 
     `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2]. `values` are columns
-    that are no ends.
+    that are no ends. `parts` are the files before it, whose columns it has.
 
     Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
     tools; `InvalidError` for a file that can be read in two ways.
@@ -125,7 +127,7 @@ def open_edges(
     if shape is not None and kind not in ("npy", "npz"):
         raise InvalidError(f"--edge-shape: expected an array, found `{path}`")
     if kind in ("text", "mtx", "dimacs"):
-        return text_edges(spec, kind, options, values)
+        return text_edges(spec, kind, options, values, parts)
     first = int(options.one_based) if options is not None else 0
     if kind == "npy":
         return replace(_npy_edges(spec, shape, first), is_open=True)
@@ -135,29 +137,36 @@ def open_edges(
         member = open_member(path, spec.columns or _edge_member(path))
         found = npz_edges(member, shape, first)
         return replace(found, notes=other_members(member), is_open=True)
-    return _parquet_edges(spec, first, values)
+    return _parquet_edges(spec, first, values, parts or Parts())
 
 
 def text_edges(
-    spec: FileSpec, kind: EdgeFormat, options: TextOptions | None, values: Container[str] = ()
+    spec: FileSpec,
+    kind: EdgeFormat,
+    options: TextOptions | None,
+    values: Container[str] = (),
+    parts: Parts | None = None,
 ) -> EdgeSource:
     """Edges of a text, read by the core; its other columns are read from the file again."""
     conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
     files = states(spec.path)
-    file = TextFile.detect(
+    parts = parts or Parts()
+    file = parts.text(
         spec.path,
         "edges",
-        options,
-        by_name=spec.by_name,
+        options or TextOptions(),
+        chosen=spec.columns,
         convention=conventions.get(kind),
     )
     table = TextTable(file)
     for name in spec.columns:
         require_column(table, name)
+    spec, by_name = parts.by_name(spec, table)
     try:
         ends = edge_columns(spec, table, values)
     except InvalidError as error:
         raise _or_triples(error, spec, file) from None
+    parts.remember(table, (ends.source, ends.target))
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
@@ -174,7 +183,7 @@ def text_edges(
         tuple(ends.others),
         table_values(table, ends),
         own if own in ends.others else None,
-        [f"{spec.path}: {file.described()}"],
+        [f"{spec.path}: {file.described()}{by_name}"],
         nodes=file.nodes,
         first_id=file.first_id,
         is_open=file.format == "delimited",
@@ -351,12 +360,16 @@ def _sparse(path: Path) -> EdgeSource:
     )
 
 
-def _parquet_edges(spec: FileSpec, first_id: int, values: Container[str]) -> EdgeSource:
+def _parquet_edges(
+    spec: FileSpec, first_id: int, values: Container[str], parts: Parts
+) -> EdgeSource:
     files = states(spec.path)
     table = ParquetTable(spec.path)
     for name in spec.columns:
         require_column(table, name)
+    spec, by_name = parts.by_name(spec, table)
     ends = edge_columns(spec, table, values)
+    parts.remember(table, (ends.source, ends.target))
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
         if dtype is None or dtype.kind not in "iu" or is_time(table, name):
@@ -377,7 +390,7 @@ def _parquet_edges(spec: FileSpec, first_id: int, values: Container[str]) -> Edg
         first_id,
         others=tuple(ends.others),
         values=table_values(table, ends),
-        notes=[f"{spec.path}: {described(table)}"],
+        notes=[f"{spec.path}: {described(table)}{by_name}"],
         is_open=True,
         files=files,
         dates=dates_of(table, ends),

@@ -19,6 +19,7 @@ from outercore.sources.graphbolt import is_graphbolt, open_untyped
 from outercore.sources.input_file import is_there
 from outercore.sources.label_rows import label_arrays
 from outercore.sources.named import is_named, open_named
+from outercore.sources.parts import Parts
 from outercore.sources.rows import Reading, as_times, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.sources.table import FileSpec, is_parquet
@@ -170,9 +171,9 @@ def _edges(inputs: Inputs, reading: Reading) -> GraphSource:
     if many is not None:
         return many
     kind, shape = cast(EdgeFormat, inputs.format), inputs.edge_shape
-    values = inputs.edge_values.names
+    values, parts = inputs.edge_values.names, Parts()
     return GraphSource(
-        [open_edges(text, kind, inputs.text, shape, values) for text in inputs.edges]
+        [open_edges(text, kind, inputs.text, shape, values, parts) for text in inputs.edges]
     )
 
 

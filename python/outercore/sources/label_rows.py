@@ -44,7 +44,7 @@ def label_arrays(
 
     Errors: as `open_rows`; words among numbers are refused.
     """
-    spec = FileSpec.parse(text)
+    spec = FileSpec.parse(text, may_leave_out=True)
     if is_array(spec):
         missing, absent = without_label(task)
         rows = open_rows(spec, replace(reading, fill=None), missing=missing, absent=absent)

@@ -20,6 +20,7 @@ from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.lists import Batches, is_list, list_rows
 from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
+from outercore.sources.parts import Parts
 from outercore.sources.row_order import without_counting
 from outercore.sources.table import (
     FileSpec,
@@ -28,7 +29,6 @@ from outercore.sources.table import (
     TextTable,
     exactly,
     is_parquet,
-    open_table,
 )
 from outercore.sources.text import TextOptions, suffix_of
 from outercore.sources.times import are_whole, time_values, times_of, whole_times
@@ -134,10 +134,12 @@ def open_rows(
     Errors: `NotFoundError` for the file or column, `InvalidError` for a table without rows, or of
     a type that holds no numbers.
     """
-    spec = text if isinstance(text, FileSpec) else FileSpec.parse(text)
+    spec = text if isinstance(text, FileSpec) else FileSpec.parse(text, may_leave_out=True)
     reading = reading or Reading()
     refuse_foreign(spec.path)
     suffix = suffix_of(spec.path)
+    if spec.without and is_array(spec):
+        raise InvalidError(f"`{spec}`: only tables have columns to leave out")
     if suffix == ".npy":
         return _npy(spec, reading.fill)
     if suffix == ".npz":
@@ -189,8 +191,10 @@ def require_rows(table: Table, *, of_names: bool = False) -> None:
     raise InvalidError(f"file `{table.path}`: no rows\nhint: is it the right file?")
 
 
-def open_node_table(spec: FileSpec, reading: Reading, *, may_be_empty: bool = False) -> Table:
-    """A text or Parquet file with rows for nodes.
+def open_node_table(
+    spec: FileSpec, reading: Reading, *, may_be_empty: bool = False, parts: Parts | None = None
+) -> Table:
+    """A text or Parquet file with rows for nodes; `parts` are those of the same table before it.
 
     With `may_be_empty` a table that names its columns may have no rows.
 
@@ -198,7 +202,7 @@ def open_node_table(spec: FileSpec, reading: Reading, *, may_be_empty: bool = Fa
     """
     refuse_foreign(spec.path)
     _require_table(spec)
-    table = open_table(spec, reading.text)
+    table = (parts or Parts()).open(spec, reading.text, "table")
     if not (may_be_empty and table.is_named):
         require_rows(table)
     return table
@@ -387,7 +391,11 @@ def described(table: Table, reading: Reading | None = None) -> str:
     """How a table's file was understood, in words."""
     file = getattr(table, "file", None)
     if file is not None:
-        return file.described(has_names=reading is not None and reading.ids is not None)
+        has_names = reading is not None and reading.ids is not None
+        texts = [file.described(has_names=has_names)]
+        for part in getattr(table, "others", ()):
+            texts.append(f"{part.path}: {part.file.described(has_names=has_names)}")
+        return "; further part ".join(texts)
     columns = len(table.names)
     return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,16 +34,25 @@ Missing = Literal["nan", "minus_one"]
 """What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
 
 
+def are_named(columns: Sequence[str]) -> bool:
+    """Whether a header has to name these columns: `column 3` is one of a text without a header."""
+    return any(not _BY_PLACE.fullmatch(name) for name in columns)
+
+
 @dataclass(frozen=True)
 class FileSpec:
     """A file, and which of its columns or members: `nodes.npz:x`, `users.csv:age,height`."""
 
     path: Path
     columns: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    """Columns that are left out; all others are chosen."""
 
     @classmethod
-    def parse(cls, text: str) -> FileSpec:
+    def parse(cls, text: str, *, may_leave_out: bool = False) -> FileSpec:
         """Reads `PATH[:NAME[,NAME]]`; the longest path that exists is taken, names may have colons.
+
+        With `may_leave_out` also `PATH:!NAME[,NAME]`: all columns but these.
 
         Errors: `NotFoundError` where there is no such file; `UnsupportedError` for a pipe.
         """
@@ -56,17 +65,26 @@ class FileSpec:
                         f"`{path}`: expected a file that can be read twice, found a pipe or a "
                         "device\nhint: write it to a file first"
                     )
-                return cls(path, tuple(name for name in text[end + 1 :].split(",") if name))
+                names = tuple(name for name in text[end + 1 :].split(",") if name)
+                return cls._leaving_out(path, names) if may_leave_out else cls(path, names)
             end = text.rfind(":", 0, end)
         raise missing_file("file", Path(text))
 
+    @classmethod
+    def _leaving_out(cls, path: Path, names: tuple[str, ...]) -> FileSpec:
+        marked = [name.startswith("!") for name in names]
+        if not names or not marked[0]:
+            return cls(path, names)
+        return cls(path, (), tuple(name.removeprefix("!") for name in names))
+
     @property
     def by_name(self) -> bool:
-        """Whether the first line of a text has the chosen columns; `column 3` is one without."""
-        return any(not _BY_PLACE.fullmatch(name) for name in self.columns)
+        """Whether the first line of a text has the columns that are named."""
+        return are_named(self.columns or self.without)
 
     def __str__(self) -> str:
         names = f":{','.join(self.columns)}" if self.columns else ""
+        names += f":!{','.join(self.without)}" if self.without else ""
         return f"{self.path}{names}"
 
 
@@ -127,8 +145,7 @@ def open_table(
         table: Table = ParquetTable(spec.path)
     else:
         table = TextTable(TextFile.detect(spec.path, purpose, options, by_name=spec.by_name))
-    for name in spec.columns:
-        require_column(table, name)
+    require_columns(table, spec)
     return table
 
 
@@ -159,11 +176,21 @@ def natural(path: Path) -> list[tuple[int, str]]:
     return [*keys, (-1, path.name)]
 
 
-def require_column(table: Table, name: str) -> None:
-    """Errors: `NotFoundError` that lists the columns there are."""
-    if name not in table.names:
+def require_columns(table: Table, spec: FileSpec) -> None:
+    """Errors: `NotFoundError` for columns that `spec` names and that are not there."""
+    for name in spec.columns:
+        require_column(table, name)
+    require_column(table, *spec.without)
+
+
+def require_column(table: Table, *names: str) -> None:
+    """Errors: `NotFoundError` that lists the columns that are not there, and those that are."""
+    missing = [name for name in names if name not in table.names]
+    if missing:
         known = ", ".join(f"`{known}`" for known in table.names[:12])
-        raise NotFoundError(f"`{table.path}`: no column `{name}`; it has {known}")
+        listed = ", ".join(f"`{name}`" for name in missing)
+        what = "column" if len(missing) == 1 else "columns"
+        raise NotFoundError(f"`{table.path}`: no {what} {listed}; it has {known}")
 
 
 @dataclass(frozen=True)

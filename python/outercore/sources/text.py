@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ from outercore.config.options import Option
 from outercore.errors import InvalidError
 from outercore.sources.input_file import require_file
 
-Purpose = Literal["edges", "named_edges", "triples", "table"]
+Purpose = Literal["edges", "named_edges", "triples", "table", "named_table"]
 Convention = Literal["matrix_market", "dimacs", "n_triples"]
 
 _SEPARATORS = {
@@ -43,11 +43,14 @@ _CONVENTIONS: dict[str, Convention] = {
 }
 
 
+_NAMES = ("named_edges", "triples", "named_table")
+"""Purposes of files whose nodes have names."""
 _CALLED = {
     "edges": "edge list",
     "named_edges": "edge list",
     "triples": "triples",
     "table": "table",
+    "named_table": "table",
 }
 
 
@@ -125,6 +128,8 @@ class TextFile:
     dialect: dict[str, Any] = field(repr=False)
     has_names: bool = False
     """Whether nodes are called by names, so that no id is the first."""
+    named_by: Path | None = None
+    """The file whose header names the columns, where that is another one."""
 
     @classmethod
     def detect(
@@ -154,7 +159,16 @@ class TextFile:
         said["convention"] = convention or (_CONVENTIONS.get(suffix) if by_suffix else None)
         said["by_name"] = by_name
         found = _core.detect_text(str(path), json.dumps(purpose), json.dumps(said))
-        return cls(path, json.loads(found), purpose in ("named_edges", "triples"))
+        return cls(path, json.loads(found), purpose in _NAMES)
+
+    def below(self, first: TextFile) -> TextFile:
+        """This file as a part of a table that `first` begins: without a header it has its columns,
+        and lines that repeat its header hold no row."""
+        same = self.width == first.width and self.format == first.format == "delimited"
+        if self.names is not None or first.names is None or not same:
+            return self
+        header = {key: first.dialect[key] for key in ("header", "header_line")}
+        return replace(self, dialect={**self.dialect, **header}, named_by=first.path)
 
     @property
     def names(self) -> list[str] | None:
@@ -213,7 +227,9 @@ class TextFile:
             )
             parts = [f"{separator} separated" if self.width > 1 else "one column"]
             names = self.names
-            if names is not None:
+            if self.named_by is not None:
+                parts.append(f"no header, columns as in {self.named_by}")
+            elif names is not None:
                 listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
                 parts.append(f"header: {listed}")
             else:

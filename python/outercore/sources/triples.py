@@ -17,6 +17,8 @@ from outercore.errors import InvalidError
 from outercore.shell import quoted
 from outercore.sources.columns import SOURCES, TARGETS, plain
 from outercore.sources.foreign import refuse_foreign
+from outercore.sources.parts import Parts
+from outercore.sources.rows import described
 from outercore.sources.table import (
     FileSpec,
     ParquetTable,
@@ -115,14 +117,26 @@ def import_triples(
     said = TextOptions(options.separator, options.header, options.comment)
     # The core knows by itself whether a text that it reads is another one.
     before = {spec: states(spec.path) for _, spec in specs}
-    texts = {spec: text for _, spec in specs if (text := _text(spec, said, options.columns))}
-    for _, spec in specs:
-        if not spec.columns:
-            _require_order(spec, _names(spec, texts.get(spec)), options.columns)
-            if not spec.columns and options.columns == TripleOptions.columns:
-                _refuse_times(spec, texts.get(spec))
-    for spec, text in texts.items():
-        note(f"{spec.path}: {text.described()}")
+    texts: dict[FileSpec, TextFile] = {}
+    parts = Parts()
+    for place, (part, spec) in enumerate(specs):
+        text = _text(spec, said, options.columns, parts)
+        table = None if spec.columns else _table(spec, text)
+        if table is not None:
+            spec, by_name = parts.by_name(spec, table, len(options.columns))
+            specs[place] = part, spec
+            if by_name:
+                before[spec] = states(spec.path)
+                note(f"{spec.path}: {described(table)}{by_name}")
+                continue
+            _require_order(spec, table.names if table.is_named else [], options.columns)
+            if options.columns == TripleOptions.columns:
+                _refuse_times(spec, text)
+            if "_" not in options.columns:
+                parts.remember(table, tuple(table.names))
+        if text is not None:
+            texts[spec] = text
+            note(f"{spec.path}: {text.described()}")
     pushed = {spec: files for spec, files in before.items() if spec not in texts}
     with TripleImporter(
         Path(out),
@@ -133,6 +147,7 @@ def import_triples(
             "duplicates": options.duplicates,
             "overwrite": options.overwrite,
             "command": options.command,
+            "reading": f"{said.separator} {said.header} {said.comment}",
             "inputs": [
                 " ".join([f"{part}={spec}", *map(str, pushed.get(spec, ()))])
                 for part, spec in specs
@@ -160,7 +175,7 @@ def import_triples(
 _Batch = tuple[Names, Names, Names, Any]
 
 
-def _text(spec: FileSpec, said: TextOptions, letters: str) -> TextFile | None:
+def _text(spec: FileSpec, said: TextOptions, letters: str, parts: Parts) -> TextFile | None:
     """How a text of triples is written; `None` for Parquet and for columns chosen by name.
 
     Errors: `InvalidError` for NumPy's files, and for a file that can be read in two ways;
@@ -174,14 +189,11 @@ def _text(spec: FileSpec, said: TextOptions, letters: str) -> TextFile | None:
         )
     if spec.columns or is_parquet(spec.path):
         return None
-    return TextFile.detect(spec.path, "triples", said, columns=len(letters))
+    return parts.text(spec.path, "triples", said, columns=len(letters))
 
 
-def _names(spec: FileSpec, text: TextFile | None) -> list[str]:
-    """What the columns are called; nothing where the file does not say it."""
-    if text is not None:
-        return text.names or []
-    return ParquetTable(spec.path).names
+def _table(spec: FileSpec, text: TextFile | None) -> Table:
+    return ParquetTable(spec.path) if text is None else TextTable(text)
 
 
 def _require_order(spec: FileSpec, names: list[str], letters: str) -> None:
@@ -214,7 +226,7 @@ def _refuse_times(spec: FileSpec, text: TextFile | None) -> None:
 
     Cost: of a text the first batch of rows.
     """
-    table: Table = ParquetTable(spec.path) if text is None else TextTable(text)
+    table = _table(spec, text)
     names = table.names
     if len(names) != 3 or (text is not None and text.format != "delimited"):
         return

@@ -255,6 +255,13 @@ impl EdgeImport {
         }
     }
 
+    /// Ends the import for a fault of the input that its caller has found and reports by itself.
+    pub(crate) fn end_refused(&mut self) {
+        self.failed = true;
+        let is_worth_keeping = self.intake.has_whole_source();
+        self.intake.destination.failed(&Error::invalid("refused"), is_worth_keeping);
+    }
+
     /// Runs a step, unless one failed before: what is in memory may then be ahead of or behind what
     /// is on disk.
     fn guarded<T>(

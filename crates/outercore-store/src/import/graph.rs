@@ -130,6 +130,13 @@ impl GraphImport {
         })
     }
 
+    /// Ends the import for a fault of the input that its caller has found and reports by itself.
+    ///
+    /// What is worth keeping stays for an import of the same edges; other edges replace it.
+    pub fn end_refused(mut self) {
+        self.edges.end_refused();
+    }
+
     /// The edges, to be given before [`GraphImport::finish_edges`].
     pub fn edges(&mut self) -> &mut EdgeImport {
         &mut self.edges

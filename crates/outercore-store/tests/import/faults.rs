@@ -232,6 +232,30 @@ fn other_options_inputs_or_counts_do_not_go_on_with_an_unfinished_import() {
 }
 
 #[test]
+fn after_a_refusal_the_mended_input_is_taken() {
+    let input = Input::new();
+    let root = input.path("graph");
+    let refuse = |options: &EdgeImportOptions| {
+        let mut import = begin(Arc::new(RealDisk), &root, options)?;
+        import.text(&input.path("edges.txt"), &mut |_| Ok(()))?;
+        import.npy(&input.path("edges.npy"), &mut |_| Ok(()))?;
+        import.push(&[-1], &[0])
+    };
+    let other = EdgeImportOptions { undirected: false, ..input.options.clone() };
+    for options in [&input.options, &other, &input.options] {
+        let error = refuse(options).unwrap_err().to_string();
+        assert!(error.contains("is negative"), "{error}");
+        assert!(root.join(".import/journal.json").exists());
+    }
+    let text = std::fs::read_to_string(input.path("edges.txt")).unwrap();
+    std::fs::write(input.path("edges.txt"), text.replace("0 ", "1 ")).unwrap();
+    let found = input.import(Arc::new(RealDisk), &root).unwrap();
+    let fresh = input.path("fresh");
+    let expected = input.import(Arc::new(RealDisk), &fresh).unwrap();
+    assert_eq!(read(&root, &found), read(&fresh, &expected));
+}
+
+#[test]
 fn a_damaged_or_newer_journal_is_refused() {
     let input = Input::new();
     let root = input.path("graph");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
 use outercore_store::import::{
-    Duplicates, OnProgress, Part, PartSummary, TripleImportOptions, Unknown,
+    Duplicates, OnProgress, Part, PartSummary, Phase, TripleImportOptions, Unknown,
 };
 
 use crate::model::{Graph, Row, begin, naive, options, push, random_parts, read, scratch, text};
@@ -160,10 +160,12 @@ fn stopped_by_the_user_anywhere_the_import_goes_on() {
 fn other_inputs_or_columns_do_not_go_on_with_an_unfinished_import_but_other_rules_do() {
     let mut input = Input::new();
     let root = input.path("graph");
-    input.options.unknown = Unknown::Error;
-    let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
-    assert!(error.to_string().contains("`valid` has"), "{error}");
-    assert!(error.to_string().contains("--unknown drop"), "{error}");
+    let stop_in_write = &mut |progress: outercore_store::import::Progress| match progress.phase {
+        Phase::Read => Ok(()),
+        _ => Err(Error::new(ErrorKind::Interrupted, "stopped")),
+    };
+    let error = input.import_watched(Arc::new(RealDisk), &root, stop_in_write).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
     let refused = |input: &Input, expected: &str| {
         let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -187,7 +189,10 @@ fn other_inputs_or_columns_do_not_go_on_with_an_unfinished_import_but_other_rule
 
     // The time of the file is another one now, so that the import begins anew.
     input.options.overwrite = true;
-    input.import(Arc::new(RealDisk), &root).unwrap_err();
+    input.options.unknown = Unknown::Error;
+    let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
+    assert!(error.to_string().contains("`valid` has"), "{error}");
+    assert!(error.to_string().contains("--unknown drop"), "{error}");
     input.options.overwrite = false;
     for unknown in [Unknown::Keep, Unknown::Drop] {
         let copy = input.path(&format!("{unknown:?}"));
@@ -201,6 +206,30 @@ fn other_inputs_or_columns_do_not_go_on_with_an_unfinished_import_but_other_rule
         input.import(Arc::new(disk), &copy).unwrap();
         assert_eq!(read(&copy), input.expected(), "{unknown:?}");
     }
+}
+
+#[test]
+fn after_a_refusal_the_mended_input_is_taken() {
+    let mut input = Input::new();
+    let root = input.path("graph");
+    input.options.unknown = Unknown::Error;
+    input.import(Arc::new(RealDisk), &root).unwrap_err();
+    assert!(root.join(".import").exists());
+    let error = outercore_store::dataset::DataSet::open(&root).unwrap_err().to_string();
+    assert!(error.contains("refused") && !error.contains("to resume"), "{error}");
+    for (change, columns) in [("columns", "htr"), ("nothing", "hrt")] {
+        input.options.columns = columns.parse().unwrap();
+        let error = input.import(Arc::new(RealDisk), &root).unwrap_err().to_string();
+        assert!(!error.contains("unfinished"), "{change}: {error}");
+    }
+    let known = text(&input.parts[&Part::Train][..1]);
+    std::fs::write(input.path("valid.tsv"), &known).unwrap();
+    let packed = zstd::encode_all(known.as_bytes(), 3).unwrap();
+    std::fs::write(input.path("test.tsv.zst"), packed).unwrap();
+    input.import(Arc::new(RealDisk), &root).unwrap();
+    let other = input.path("other");
+    input.import(Arc::new(RealDisk), &other).unwrap();
+    assert_eq!(read(&root), read(&other));
 }
 
 #[test]

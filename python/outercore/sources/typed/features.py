@@ -15,7 +15,7 @@ from outercore.sources.rows import (
     table_rows,
 )
 from outercore.sources.sparse_rows import is_sparse, sparse_rows
-from outercore.sources.table import FileSpec, Table, require_column
+from outercore.sources.table import FileSpec, Table, require_columns
 from outercore.sources.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
 from outercore.sources.typed.tables import NodeTable, refuse_keys
 
@@ -45,7 +45,13 @@ def open_features(
     arrays, notes = [], []
     for node_type, one in nodes.items():
         if node_type in given:
-            arrays.append(_of_file(node_type, given[node_type], one, reading))
+            spec = FileSpec.parse(given[node_type], may_leave_out=True)
+            if not (spec.without and _is_own(spec, one)):
+                arrays.append(_of_file(node_type, spec, one, reading))
+                continue
+            found, note = _own_but(spec, one, besides.get(node_type, set()), reading)
+            arrays += found
+            notes += note
             continue
         found, note = arrays_of_table(one, besides.get(node_type, set()), reading)
         arrays += found
@@ -53,17 +59,36 @@ def open_features(
     return arrays, notes
 
 
-def _of_file(node_type: str, file: str, nodes: NodeTable, reading: Reading) -> NodeArray:
-    spec = FileSpec.parse(file)
+def _own_but(
+    spec: FileSpec, nodes: NodeTable, besides: set[str], reading: Reading
+) -> tuple[list[NodeArray], list[str]]:
+    """Features and arrays of a type from its own table, without the columns that `spec` leaves out.
+
+    Errors: `InvalidError` where no column of numbers is left.
+    """
+    assert nodes.table is not None
+    require_columns(nodes.table, spec)
+    found, notes = arrays_of_table(nodes, besides | set(spec.without), reading)
+    if not any(array.role == "features" for array in found):
+        raise InvalidError(f"--features {nodes.node_type}: `{spec}`: no column of numbers is left")
+    return found, notes
+
+
+def _is_own(spec: FileSpec, nodes: NodeTable) -> bool:
+    """Whether a file is the table of the nodes itself."""
+    return nodes.table is not None and nodes.spec is not None and spec.path == nodes.spec.path
+
+
+def _of_file(node_type: str, spec: FileSpec, nodes: NodeTable, reading: Reading) -> NodeArray:
     if is_sparse(spec):
         return NodeArray("features", "x", sparse_rows(spec.path), node_type)
-    if nodes.table is not None and nodes.spec is not None and spec.path == nodes.spec.path:
-        for name in spec.columns:
-            require_column(nodes.table, name)
+    if _is_own(spec, nodes):
+        assert nodes.table is not None
+        require_columns(nodes.table, spec)
         columns = NodeColumns(None, list(spec.columns))
         rows = table_rows(spec, nodes.table, columns, reading)
         return NodeArray("features", "x", rows, node_type)
-    refuse_keys("--features", file, nodes, reading)
+    refuse_keys("--features", str(spec), nodes, reading)
     return NodeArray("features", "x", open_rows(spec, reading), node_type)
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import outercore
 from outercore._native import Names, Progress, TripleImporter
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import REFUSALS, InvalidError, NotFoundError
 from outercore.mapped import blocks, forget, mapped
 from outercore.names import KEY
 from outercore.sources.graph import NodeArray
@@ -130,7 +130,7 @@ class Keys:
         self._rows = []
         self._row_of = self._column_of = np.empty(0, np.int64)
         # After an interrupt the next run resumes from here.
-        if self._is_ours and (kind is None or issubclass(kind, InvalidError)):
+        if self._is_ours and (kind is None or issubclass(kind, REFUSALS)):
             shutil.rmtree(self._place, ignore_errors=True)
 
     def build(self, memory: int, progress: Progress) -> None:

@@ -81,7 +81,7 @@ def is_neo4j(folder: Path) -> bool:
 
     def has_header(path: Path) -> bool:
         try:
-            return _headed(path, TextOptions(comment="")) is not None
+            return _with_header(path, TextOptions(comment="")) is not None
         except OutercoreError:
             return False
 
@@ -274,9 +274,19 @@ def _text_files(folder: Path) -> list[Path]:
 
 
 def _headed(path: Path, options: TextOptions) -> _Headed | None:
-    """The file, if its first line is a header of Neo4j; the header says what separates fields.
+    """The file, if its first line is a header of Neo4j.
 
-    Errors: `InvalidError` for a header that does not fit to the rows, or has an unknown field.
+    Errors: as `_with_header`, and `InvalidError` for an unknown field.
+    """
+    found = _with_header(path, options)
+    return None if found is None else _Headed(read_header(path, found[0].names), *found)
+
+
+def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptions] | None:
+    """The file and how it is written, if its first line is a header of Neo4j, which says what
+    separates fields.
+
+    Errors: `InvalidError` for a header that does not fit to the rows.
     """
     found: TextTable | None = None
     wrong: OutercoreError | None = None
@@ -291,7 +301,7 @@ def _headed(path: Path, options: TextOptions) -> _Headed | None:
         if is_header(names) and (found is None or len(names) > len(found.names)):
             found, chosen = table, said
     if found is not None:
-        return _Headed(read_header(path, found.names), found, chosen)
+        return found, chosen
     if _may_have_header(path, is_table=wrong is None):
         raise wrong or _uneven(path, options)
     return None

@@ -105,6 +105,7 @@ def _edges(schema: TableSchema, table: Table) -> list[EdgeTable]:
         source, target = schema.foreign_keys
         others = schema.features
         if others is None:
+            # Those to leave out are among the columns that the description names.
             others = [name for name in table.names if name not in schema.columns]
         edge_type = source.table, schema.name, target.table
         ends = source.columns, target.columns
@@ -179,6 +180,7 @@ def _arrays(
     besides = others | {name for key in schema.foreign_keys for name in key.columns}
     used = besides | {*schema.primary_key, schema.time}
     ids = [name for name in table.names if name not in used and _may_be_ids(table, name)]
+    besides |= set(schema.without)
     if schema.features is None:
         besides |= set(ids)
     found, notes = arrays_of_table(

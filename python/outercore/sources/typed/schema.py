@@ -40,6 +40,8 @@ class TableSchema:
     time: str | None
     features: list[str] | None
     """The columns that become features; `None`: all columns of numbers that are nothing else."""
+    without: tuple[str, ...] = ()
+    """Columns that do not become features, where others are not chosen."""
 
     @property
     def is_link(self) -> bool:
@@ -51,7 +53,9 @@ class TableSchema:
         """All columns that the description names."""
         keys = [name for one in self.foreign_keys for name in one.columns]
         times = [self.time] if self.time is not None else []
-        return tuple(dict.fromkeys([*self.primary_key, *keys, *times, *(self.features or [])]))
+        return tuple(
+            dict.fromkeys([*self.primary_key, *keys, *times, *(self.features or self.without)])
+        )
 
 
 def is_relational(folder: Path) -> bool:
@@ -86,17 +90,33 @@ def _table(folder: Path, name: str, value: Any, where: str, outside: bool) -> Ta
         here = f"{at}: foreign key `{columns}`"
         keys.append(ForeignKey(_columns(columns, here), text_of(table, here)))
         require_type_name(at, keys[-1].relation)
-    time, features = entries.get("time"), entries.get("features")
+    time = entries.get("time")
+    features, without = _features(entries.get("features"), f"{at}: `features`")
     return TableSchema(
         name,
         described_file(folder, _file(folder, name, entries.get("file"), at), at, outside=outside),
         _columns(entries.get("primary_key", ""), f"{at}: `primary_key`"),
         tuple(keys),
         None if time is None else text_of(time, f"{at}: `time`"),
-        None
-        if features is None
-        else [text_of(one, f"{at}: `features`") for one in list_of(features, f"{at}: `features`")],
+        features,
+        without,
     )
+
+
+def _features(value: Any, where: str) -> tuple[list[str] | None, tuple[str, ...]]:
+    """The columns that are chosen; or those that are left out, as `"!COLUMN"`.
+
+    Errors: `InvalidError` for both in one list.
+    """
+    if value is None:
+        return None, ()
+    names = [text_of(one, where) for one in list_of(value, where)]
+    left_out = tuple(name[1:] for name in names if name.startswith("!"))
+    if not left_out:
+        return names, ()
+    if len(left_out) < len(names):
+        raise InvalidError(f"{where}: expected columns, or columns to leave out, found both")
+    return None, left_out
 
 
 def _columns(value: Any, where: str) -> tuple[str, ...]:

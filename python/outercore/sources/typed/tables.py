@@ -17,6 +17,7 @@ from outercore.sources.columns import edge_columns, id_column
 from outercore.sources.edge_table import ENDS, EdgeArrayTable
 from outercore.sources.edges import EdgeShape
 from outercore.sources.foreign import refuse_foreign
+from outercore.sources.parts import Parts, joined
 from outercore.sources.rows import Reading, open_node_table
 from outercore.sources.table import (
     FileSpec,
@@ -97,6 +98,7 @@ def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeT
     Errors: `InvalidError` for another form, a type that is given twice, and a table without rows.
     """
     found: dict[str, NodeTable] = {}
+    parts: dict[str, Parts] = {}
     for text in texts:
         node_type, equals, value = text.partition("=")
         if not equals or not value:
@@ -105,13 +107,44 @@ def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeT
                 f"`{text}`"
             )
         require_type_name("--nodes", node_type)
-        if node_type in found:
-            raise InvalidError(f"--nodes: type `{node_type}` is given twice")
-        found[node_type] = _node_table(node_type, value, reading)
+        of_type = parts.setdefault(node_type, Parts())
+        one = _node_table(node_type, value, reading, of_type)
+        before = found.get(node_type)
+        found[node_type] = one if before is None else _with_part(before, one)
     return dict(sorted(found.items()))
 
 
-def _node_table(node_type: str, value: str, reading: Reading) -> NodeTable:
+def _with_part(nodes: NodeTable, part: NodeTable) -> NodeTable:
+    """The nodes of one type in several texts, in the order in which these are given.
+
+    Errors: `InvalidError` for arrays and Parquet, for other columns, and for another key.
+    """
+    what = f"--nodes {nodes.node_type}: given twice"
+    if not (isinstance(nodes.table, TextTable) and isinstance(part.table, TextTable)):
+        raise InvalidError(
+            f"{what}, and only texts can be parts of one table\n"
+            "hint: Parquet files of one type may lie in a directory: `--nodes TYPE=DIRECTORY`"
+        )
+    if sorted(part.table.names) != sorted(nodes.table.names):
+        raise InvalidError(
+            f"{what}: `{part.spec}` has other columns than `{nodes.spec}`: "
+            f"{', '.join(part.table.names)}\nhint: give all parts of a table the same columns"
+        )
+    if part.key != nodes.key:
+        raise InvalidError(
+            f"{what}: `{part.spec}` has keys in {_listed(part.key)}, `{nodes.spec}` in "
+            f"{_listed(nodes.key)}\nhint: name one column of keys for both: `TYPE=FILE:KEY`"
+        )
+    table = joined(nodes.table, part.table)
+    files = nodes.files + part.files
+    return replace(nodes, table=table, count=table.rows, files=files)
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in columns) or "no column"
+
+
+def _node_table(node_type: str, value: str, reading: Reading, parts: Parts) -> NodeTable:
     if value.isdecimal():
         count = count_of(value, f"--nodes {node_type}")
         return NodeTable(node_type, None, None, (), count)
@@ -123,7 +156,8 @@ def _node_table(node_type: str, value: str, reading: Reading) -> NodeTable:
         raise InvalidError(
             f"--nodes {node_type}: expected one column of keys, found {', '.join(spec.columns)}"
         )
-    table = open_node_table(spec, reading, may_be_empty=True)
+    table = open_node_table(spec, reading, may_be_empty=True, parts=parts)
+    parts.remember(table, ())
     key = spec.columns[0] if spec.columns else id_column(table)
     return NodeTable(node_type, spec, table, (key,) if key else (), table.rows, files)
 
@@ -136,6 +170,7 @@ def open_edge_types(
     Errors: `InvalidError` for another form, and a node type that is not there.
     """
     found = []
+    of_types: dict[EdgeType, Parts] = {}
     for text in texts:
         triple, equals, value = text.partition("=")
         parts = triple.split(",")
@@ -152,12 +187,14 @@ def open_edge_types(
                     f"--edges {triple}: there is no node type `{end}`\n"
                     f"hint: the node types are {', '.join(nodes)}; say `--nodes {end}=FILE`"
                 )
-        found.append(_edge_table((source, relation, target), value, nodes, reading))
+        edge_type = source, relation, target
+        before = of_types.setdefault(edge_type, Parts())
+        found.append(_edge_table(edge_type, value, nodes, reading, before))
     return sorted(found, key=lambda one: one.key)
 
 
 def _edge_table(
-    edge_type: EdgeType, value: str, nodes: dict[str, NodeTable], reading: Reading
+    edge_type: EdgeType, value: str, nodes: dict[str, NodeTable], reading: Reading, parts: Parts
 ) -> EdgeTable:
     spec = FileSpec.parse(value)
     refuse_foreign(spec.path)
@@ -168,26 +205,26 @@ def _edge_table(
     files = states(spec.path)
     is_table = is_parquet(spec.path)
     ends = nodes[edge_type[0]], nodes[edge_type[2]]
-    table = ParquetTable(spec.path) if is_table else _text_edges(spec, ends, reading.text)
+    table = ParquetTable(spec.path) if is_table else _text_edges(spec, ends, reading.text, parts)
+    spec, _ = parts.by_name(spec, table)
     columns = edge_columns(spec, table)
+    parts.remember(table, (columns.source, columns.target))
     others = tuple(columns.others)
     ends_of = (columns.source,), (columns.target,)
     return EdgeTable(edge_type, spec, table, *ends_of, others, files)
 
 
 def _text_edges(
-    spec: FileSpec, ends: tuple[NodeTable, NodeTable], options: TextOptions
+    spec: FileSpec, ends: tuple[NodeTable, NodeTable], options: TextOptions, parts: Parts
 ) -> TextTable:
     """A text of edges. Where its words do not tell whether the first line names the columns, the
     keys of the nodes do.
 
     Errors: as `open_table`.
     """
-    by_name = spec.by_name
 
-    def opened(chosen: TextOptions) -> TextTable:
-        file = TextFile.detect(spec.path, "named_edges", chosen, by_name=by_name)
-        return TextTable(file)
+    def opened(said: TextOptions) -> TextTable:
+        return TextTable(parts.text(spec.path, "named_edges", said, chosen=spec.columns))
 
     try:
         found = opened(options)

@@ -387,6 +387,12 @@ impl TripleImport {
         self.intake.journal.save(&*self.disk, &self.root)
     }
 
+    /// Ends the import for a fault of the input that its caller has found and reports by itself.
+    pub fn end_refused(mut self) {
+        let is_worth_keeping = self.intake.has_whole_source();
+        self.intake.destination.failed(&Error::invalid("refused"), is_worth_keeping);
+    }
+
     /// Runs a step, unless one failed before: what is in memory may then be ahead of or behind what
     /// is on disk.
     fn guarded<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
