@@ -371,6 +371,9 @@ def plain(draw: random.Random, world: World, home: Path) -> Import:
             more += ["--labels", f"{nodes}:label"]
         if world.features is not None:
             more += ["--features", f"{nodes}:size"]
+        if draw.random() < 0.3:
+            arguments = [one for one in arguments if one not in ("--ids", "dictionary")]
+            arguments += ["--nodes", f"{nodes}:{key}"]
     later = bool(more) and draw.random() < 0.3
     read = lambda graph, words: read_plain(graph, words, world)  # noqa: E731
     out = str(home / "graph")

@@ -158,8 +158,8 @@ class _Opening:
                 f"--labels: the data set has labels of `{self._labelled}`, expected none or those"
             )
         self._labelled = node_type or "node"
-        self._require_ids(file)
-        return label_arrays(file, self._reading_of(node_type), self._task, node_type)
+        reading = self._reading_of(node_type, file)
+        return label_arrays(file, reading, self._task, node_type)
 
     def _splits(self) -> list[NodeArray]:
         choice = self._given.splits
@@ -198,8 +198,7 @@ class _Opening:
             node_type, name, file = self._named("--text", text)
             require_text_name(name)
             require_one_name(self._graph, node_type or "node", name, is_text=True)
-            self._require_ids(file)
-            found += open_texts(name, node_type, file, self._reading_of(node_type))[0]
+            found += open_texts(name, node_type, file, self._reading_of(node_type, file))[0]
         return found
 
     def _edge_arrays(self) -> list[NodeArray]:
@@ -214,15 +213,15 @@ class _Opening:
 
     def _rows(self, file: str, node_type: str | None, *, takes_times: bool = False) -> RowSource:
         """The rows of a file, one for each node."""
-        self._require_ids(file)
-        reading = replace(self._reading_of(node_type), takes_times=takes_times)
-        return open_rows(file, reading)
+        reading = self._reading_of(node_type, file)
+        return open_rows(file, replace(reading, takes_times=takes_times))
 
-    def _reading_of(self, node_type: str | None) -> Reading:
+    def _reading_of(self, node_type: str | None, file: str | None = None) -> Reading:
         """How a file is read that is of the nodes of a type; a table may name them by key."""
         count = self._count(node_type)
         if node_type is None:
-            return replace(self._reading, nodes=count)
+            key = None if file is None else self._key_of(file)
+            return replace(self._reading, nodes=count, key=key)
         keys = self._graph.keys_of(node_type)
         return replace(self._reading, nodes=count, ids=_NO_KEYS if keys is None else by_name(keys))
 
@@ -235,17 +234,26 @@ class _Opening:
             )
         return counts[node_type or "node"]
 
-    def _require_ids(self, file: str) -> None:
-        """Errors: `InvalidError` for a table without ids where nodes have names."""
+    def _key_of(self, file: str) -> str | None:
+        """The first column that is no value, where nodes have names and no column is called `id`.
+        A key that is no name is refused.
+
+        Errors: `InvalidError` for a table of values alone.
+        """
         spec = FileSpec.parse(file, may_leave_out=True)
         if not self._is_named or is_array(spec):
-            return
-        if node_columns(spec, open_node_table(spec, self._reading)).key is None:
-            raise InvalidError(
-                f"`{file}`: no column of ids, and the nodes have names\n"
-                "hint: call the column with the names `id`; or write a `.npy` with a row for each "
-                "node, in the order of `graph.entity_names()`"
-            )
+            return None
+        table = open_node_table(spec, self._reading)
+        if node_columns(spec, table).key is not None:
+            return None
+        others = [name for name in table.names if name not in spec.columns]
+        if table.is_named and others and len(table.names) > 1:
+            return others[0]
+        raise InvalidError(
+            f"`{file}`: no column of ids, and the nodes have names\n"
+            "hint: add a column with the names; or write a `.npy` with a row for each node, in the "
+            "order of `graph.entity_names()`"
+        )
 
     def _type_of(self, option: str, text: str, example: str) -> tuple[str | None, str]:
         """The node type and the file that a text names."""

@@ -21,6 +21,7 @@ import outercore
 from outercore._native import Names, Progress, Role, TripleImporter
 from outercore.errors import REFUSALS, InvalidError
 from outercore.mapped import blocks, forget, mapped
+from outercore.shell import quoted
 from outercore.sources.columns import (
     EdgeColumns,
     NodeColumns,
@@ -307,10 +308,13 @@ class NamedInputs:
         else:
             split, columns = None, node_columns(spec, table, self._key)
         if columns.key is None:
-            called = "id" if self._key is None else self._key
+            way = f"call the column with the names `{self._key}`"
+            others = [one for one in table.names if one not in spec.columns]
+            if self._key is None and others:
+                chosen = FileSpec(spec.path, (others[0],))
+                way = f"name the column of keys: `--nodes {quoted(str(chosen))}`"
             raise InvalidError(
-                f"`{spec}`: no column of ids, and nodes with names have no order\n"
-                f"hint: call the column with the names `{called}`"
+                f"`{spec}`: no column of ids, and nodes with names have no order\nhint: {way}"
             )
         return _Rows(role, name, spec, table, columns, files, split)
 

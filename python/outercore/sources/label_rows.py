@@ -51,7 +51,9 @@ def label_arrays(
         return [NodeArray("labels", "y", rows, node_type)]
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    found = label_columns(spec, table, node_columns(spec, table), reading, task, node_type)
+    found = label_columns(
+        spec, table, node_columns(spec, table, reading.key), reading, task, node_type
+    )
     return [replace(found[0], rows=replace(found[0].rows, files=files)), *found[1:]]
 
 

@@ -115,7 +115,9 @@ def _other_order(
     others = ",".join(value for value in columns.values if value != name)
     ways = []
     if columns.key is None:
-        ways = ["call it `id` to join the rows by it"] if rows_of == "nodes" else []
+        key = quoted(f"{spec.path}:{name}")
+        ways = [f"to join the rows by it: `--nodes {key}`"] if rows_of == "nodes" and name else []
+        ways += ["call it `id`"] if rows_of == "nodes" and not name else []
         ways.append("write the file without it to take the rows as they are")
     elif others:
         ways = [f"choose the columns without it: `{quoted(f'{spec.path}:{others}')}`"]

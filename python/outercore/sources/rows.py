@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.mapped import blocks
-from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.key_texts import padded_in
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.lists import Batches, is_list, list_rows
+from outercore.sources.no_numbers import no_numbers
 from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.parts import Parts
@@ -97,6 +97,8 @@ class Reading:
     """Bytes for rows that are put into the order of the nodes."""
     nodes: int | None = None
     ids: NodeIds | None = None
+    key: str | None = None
+    """What the column of ids is called, where its name does not say that."""
     why_from_1: str = "as `--one-based` says"
     """What says that ids start at 1, where `text` has that."""
     rows_of: Literal["nodes", "edges"] = "nodes"
@@ -146,7 +148,7 @@ def open_rows(
         return filled(npz_rows(open_member(spec.path, spec.columns)), reading.fill)
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    rows = table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
+    rows = table_rows(spec, table, node_columns(spec, table, reading.key), reading, missing, absent)
     return replace(rows, files=files)
 
 
@@ -339,7 +341,7 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     for name in columns:
         kind = table.dtype(name)
         if kind is None:
-            raise _no_numbers(table, name, columns)
+            raise no_numbers(table, name, columns)
         kinds.append(kind)
     if all(kind == kinds[0] for kind in kinds):
         found = kinds[0]
@@ -350,41 +352,6 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     if found.kind in "iub" and any(table.missing(name) for name in columns):
         return np.dtype(np.int64 if missing == "minus_one" else np.float64)
     return found
-
-
-def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
-    """What to say of a column without numbers, one of `columns`.
-
-    Cost: reads a text up to the first such field.
-    """
-    found = table.kind(name)
-    way = "cast the column to numbers: `column.cast('float64')`"
-    if found.startswith(("list", "large_list", "fixed_size_list")):
-        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
-    elif found == "text":
-        way = (
-            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
-            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
-            "numbers by `codes, names = pandas.factorize(column)`"
-        )
-        found += _first_text(table, name)
-    if len(columns) > 1:
-        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
-    return InvalidError(
-        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
-    )
-
-
-def _first_text(table: Table, name: str) -> str:
-    """Where a text has the first field that is no number, and what it is."""
-    if isinstance(table, TextTable):
-        try:
-            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
-                pass
-        except InvalidError as error:
-            _, _, why = str(error).partition("\n")[0].partition("`: ")
-            return f" ({why})"
-    return ""
 
 
 def described(table: Table, reading: Reading | None = None) -> str:

@@ -95,7 +95,7 @@ def open_texts(
         raise InvalidError(f"--text: `{spec}`: expected a table, such as CSV or Parquet")
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    columns = node_columns(spec, table)
+    columns = node_columns(spec, table, reading.key)
     if len(columns.values) != 1:
         raise InvalidError(
             f"--text: `{spec}`: expected one column, found {', '.join(columns.values)}\n"
