@@ -101,8 +101,7 @@ class Graph:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """The manifest ``graph.json``: arrays, roles, types and provenance."""
-        manifest: dict[str, Any] = json.loads(self._core.manifest())
-        return manifest
+        return dict(json.loads(self._core.manifest()))
 
     @property
     def generation(self) -> str:
@@ -116,8 +115,7 @@ class Graph:
 
     @property
     def first_id(self) -> int:
-        """What the imported files call node 0. Tables and texts have these ids; arrays, tensors and
-        numbers in calls are positions, which count from 0."""
+        """The id of node 0 in files; arrays, tensors and numbers in calls count from 0."""
         return first_id_of(self)
 
     @property
@@ -185,10 +183,8 @@ class Graph:
         key = self._role("labels")
         if key is None or self.manifest["arrays"][key]["dtype"] == "float64":
             return 0
-        shape = self.manifest["arrays"][key]["shape"]
-        if len(shape) == 2:
-            return int(shape[1])
-        return int(self.manifest["roles"].get("classes") or 0)
+        _, *columns = self.manifest["arrays"][key]["shape"]
+        return int(columns[0] if columns else self.manifest["roles"].get("classes") or 0)
 
     @property
     def splits(self) -> list[str]:
