@@ -72,7 +72,7 @@ class Embedding:
         try:
             self.model = build(ModelConfig, description["model"], "model")
         except InvalidError as error:
-            raise CorruptError(f"embedding `{root}`: {error}") from None
+            raise CorruptError(f"embedding `{root}`: {error}\nhint: {_again(root)}") from None
         self.num_entities = int(description["entities"])
         self.num_relations = int(description["relations"])
         """Without the rows that reciprocal relations add."""
@@ -132,7 +132,7 @@ class Embedding:
     @cached_property
     def entities(self) -> NDArray[np.float32]:
         """float32 [entities, width], mapped: reading a row reads its pages from the disk."""
-        return _mapped(self.root / "entities.npy")
+        return self._mapped(self.root / "entities.npy")
 
     @cached_property
     def relations(self) -> NDArray[np.float32]:
@@ -176,7 +176,7 @@ class Embedding:
             for first in range(0, self.num_entities, step):
                 piece = buffer[: min(step, self.num_entities - first)]
                 if file.readinto(piece.data.cast("B")) != piece.nbytes:
-                    raise CorruptError(f"array `{path}`: row {first}: the file ends too early")
+                    raise self._damaged(f"array `{path}`: row {first}: the file ends too early")
                 if not self._verified:
                     total = zlib.crc32(piece.data.cast("B"), total)
                 yield first, piece
@@ -385,18 +385,33 @@ class Embedding:
     def _require_checksum(self, path: Path, found: int) -> None:
         expected = self._checksums.get(path.name, found)
         if found != expected:
-            raise CorruptError(
-                f"array `{path}`: found checksum {found:08x}, expected {expected:08x}\n"
-                f"hint: {_again(self.root)}"
+            raise self._damaged(
+                f"array `{path}`: found checksum {found:08x}, expected {expected:08x}"
             )
+
+    def _damaged(self, what: str) -> CorruptError:
+        return CorruptError(f"{what}\nhint: {_again(self.root)}")
+
+    def _mapped(self, path: Path) -> NDArray[np.float32]:
+        try:
+            try:
+                table = np.lib.format.open_memmap(path, mode="r")
+            except ValueError:
+                # No bytes at all, which cannot be mapped: a table whose rows have no numbers.
+                table = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise self._damaged(f"array `{path}`: {' '.join(str(error).split())}") from None
+        if table.dtype != np.float32 or not table.flags.c_contiguous:
+            raise self._damaged(f"array `{path}`: expected float32 by rows, found {table.dtype}")
+        return table
 
     def _require_table(self, path: Path, rows: int, width: int | None) -> NDArray[np.float32]:
         if not path.exists():
-            raise CorruptError(f"embedding `{self.root}`: `{path.name}` is missing")
-        table = _mapped(path)
+            raise self._damaged(f"embedding `{self.root}`: `{path.name}` is missing")
+        table = self._mapped(path)
         if table.ndim != 2 or len(table) != rows or width not in (None, table.shape[1]):
             shape = f"[{rows}, {width if width is not None else 'width'}]"
-            raise CorruptError(
+            raise self._damaged(
                 f"array `{path}`: expected float32 {shape}, found {table.dtype} {list(table.shape)}"
             )
         return table
@@ -426,18 +441,17 @@ def read_description(
     try:
         description = unseal(path.read_bytes(), f"`{path}`", since=sealed_since)
     except OSError as error:
-        raise CorruptError(f"`{path}`: {error}") from error
+        raise CorruptError(f"`{path}`: {error}\nhint: {hint}") from error
     except CorruptError as error:
         raise CorruptError(f"{error}\nhint: {hint}") from None
     found = description.get("version")
     if not isinstance(found, int) or not 1 <= found <= version:
         raise VersionError(
-            f"`{path}`: expected a version of at most {version}, found {found}\n"
-            "hint: a newer Outercore wrote it"
+            f"`{path}`: expected version {version}, found {found}\nhint: a newer Outercore wrote it"
         )
     for key in needed:
         if key not in description:
-            raise CorruptError(f"`{path}`: `{key}` is missing")
+            raise CorruptError(f"`{path}`: `{key}` is missing\nhint: {hint}")
     return description
 
 
@@ -446,17 +460,3 @@ def _again(root: Path) -> str:
         f"`outercore embed --resume {quoted(root)}` writes the file again while the run has its "
         "`table`; restore it from a copy otherwise"
     )
-
-
-def _mapped(path: Path) -> NDArray[np.float32]:
-    try:
-        try:
-            table = np.lib.format.open_memmap(path, mode="r")
-        except ValueError:
-            # No bytes at all, which cannot be mapped: a table whose rows have no numbers.
-            table = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise CorruptError(f"array `{path}`: {error}") from None
-    if table.dtype != np.float32 or not table.flags.c_contiguous:
-        raise CorruptError(f"array `{path}`: expected float32 by rows, found {table.dtype}")
-    return table
