@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -223,6 +224,7 @@ class Disturbance:
             assert not left, (where, left)
         self._sound(work, where)
         found = self.case.result(work)
+        assert ended.status != 0 or found == self.new, (where, "it ended well without its result")
         if self.case.is_run and found is None and (work / "run").exists():
             return "resumable"
         if self.case.is_several and found not in (self.old, self.new):
@@ -280,7 +282,7 @@ class Disturbance:
         assert ended.status == 0, (where, command, ended.err)
 
     def flip_bits(self, bits: int, most: int | None) -> Counter[str]:
-        """Flips so many bits of each file that the command may read, one at a time; `most` in all.
+        """Flips so many bits of each file that the command may read, one at a time, `most` in all.
 
         Reading a data set verifies few checksums: `check` does (format, section 7). What is read of
         anything else is verified.
@@ -288,7 +290,10 @@ class Disturbance:
         places = [
             (name, bit) for name in self.read for bit in bits_of(self.world.kept / name, bits)
         ]
-        chosen = spread(len(places), most or len(places))
+        assert places
+        # Commands that read the same files begin at different ones.
+        start = zlib.crc32(self.case.name.encode())
+        chosen = [(start + place) % len(places) for place in spread(len(places), most or 1 << 30)]
         return Counter(self.with_flip(*places[place]) for place in chosen)
 
     def with_flip(self, name: str, bit: int) -> str:

@@ -198,6 +198,8 @@ CASES = [
         is_several=True,
     ),
 ]
+INPUTS_ALONE = ("import", "import-words", "triples", "typed", "typed-options")
+"""Commands that read nothing but the user's inputs, which have no checksums."""
 BEGUN = {
     "stopped-training": f"train graph {TRAIN} --out run",
     "stopped-embedding": f"embed facts {EMBED} --out run",
