@@ -55,6 +55,7 @@ CASES = [
         ("gridded/graph.json", "gridded/grid/"),
     ),
     Case("train", f"train graph {TRAIN} --out run", trained, is_run=True),
+    Case("train-links", f"train graph {TRAIN} --task link --out run", trained, is_run=True),
     Case("export-model", "export-model trained", content("trained/serving/model.safetensors")),
     Case(
         "evaluate",

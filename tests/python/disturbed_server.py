@@ -10,6 +10,7 @@ from typing import Any
 
 from outercore.outputs import whole_file
 from outercore.server import Server
+from outercore.storage import device_errors
 from test_live import CONFIG, X
 from test_serve import ask, infer
 
@@ -48,9 +49,10 @@ def load(data_set: str, served: str, newer: str, out: str) -> int:
     """Makes the link `served` one to the newer model, and has the server load it."""
     with Server(data_set, served, replace(CONFIG, updates=False)) as server:
         before = infer(server, [3, 7], seed=1)
-        Path("next").unlink(missing_ok=True)
-        Path("next").symlink_to(newer)
-        Path("next").rename(served)
+        with device_errors(f"`{served}`"):
+            Path("next").unlink(missing_ok=True)
+            Path("next").symlink_to(newer)
+            Path("next").rename(served)
         status, answer = ask(server, f"/v2/repository/models/{server.name}/load", {})
         after = infer(server, [3, 7], seed=1)
         if status != 200:
