@@ -30,6 +30,7 @@ from outercore.embedding.ranking.ranks import (
 from outercore.embedding.tables.checks import check_triples
 from outercore.embedding.tables.protocol import Store
 from outercore.errors import InvalidError
+from outercore.rank_metrics import metrics_of_ranks
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,7 @@ class TieMetrics:
 
 @dataclass(frozen=True)
 class RankMetrics(TieMetrics):
-    """Metrics of realistic ranks, the means of the optimistic and the pessimistic ones.
-
-    Source: Berrendorf, Faerman, Vermue, Tresp, "On the Ambiguity of Rank-Based Evaluation of
-    Entity Alignment or Link Prediction Methods" (2020), for AMR, AMRI and the kinds of ranks.
-    """
+    """Metrics of realistic ranks, the means of the optimistic and the pessimistic ones."""
 
     auc: float
     """Share of a question's candidates that score below the true one, on average."""
@@ -99,19 +96,8 @@ class RankMetrics(TieMetrics):
 
 
 def _of_ranks(ranks: Tensor, others: Tensor) -> dict[str, Any]:
-    """The fields of `TieMetrics`: ranks among so many `others`, [questions] each."""
-    # In a random order a rank is on average one more than half of the others.
-    expected = float(others.double().sum()) / 2.0
-    above = float((ranks - 1.0).sum())
-    return {
-        "mrr": float(ranks.reciprocal().mean()),
-        "mean_rank": float(ranks.mean()),
-        "hits_at_1": float((ranks <= 1.0).double().mean()),
-        "hits_at_3": float((ranks <= 3.0).double().mean()),
-        "hits_at_10": float((ranks <= 10.0).double().mean()),
-        "adjusted_mean_rank": (above + len(ranks)) / (expected + len(ranks)) if expected else None,
-        "adjusted_mean_rank_index": 1.0 - above / expected if expected else None,
-    }
+    """The fields of `TieMetrics`."""
+    return metrics_of_ranks(ranks.numpy(), others.numpy(), hits=(1, 3, 10))
 
 
 @dataclass(frozen=True)
