@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +203,29 @@ def test_a_metric_by_a_shared_threshold_is_refused(graph: oc.Graph, tmp_path: Pa
     }
     with pytest.raises(InvalidError, match="negatives of its own for each edge"):
         oc.train(graph, out=tmp_path / "run", memory="128MiB", **options)
+
+
+def test_a_data_set_of_ogb_is_imported_and_trained_by_its_split(
+    tmp_path: Path, outcome: Any
+) -> None:
+    root, draws = tmp_path / "ogbl_citation2", np.random.default_rng(5)
+    (root / "raw").mkdir(parents=True)
+    pairs = np.unique(np.sort(draws.integers(0, NODES, (1500, 2)), axis=1), axis=0)
+    pairs = draws.permutation(pairs[pairs[:, 0] != pairs[:, 1]])
+    lines = "".join(f"{source},{target}\n" for source, target in pairs[60:].tolist())
+    (root / "raw" / "edge.csv.gz").write_bytes(gzip.compress(lines.encode()))
+    (root / "raw" / "num-node-list.csv.gz").write_bytes(gzip.compress(f"{NODES}\n".encode()))
+    parts = {}
+    for part, some in (("train", pairs[60:]), ("valid", pairs[:30]), ("test", pairs[30:60])):
+        parts[part] = {"source_node": some[:, 0], "target_node": some[:, 1]}
+        if part != "train":
+            parts[part]["target_node_neg"] = draws.integers(0, NODES, (30, CANDIDATES))
+    (root / "split").mkdir()
+    folder(root / "split" / "time", parts)
+    code, _, err = outcome("import", root, "--out", tmp_path / "graph")
+    assert code == 0, err
+    (option,) = re.findall(r"`--set (link\.edges=[^`]+)`", err)
+    command = ["train", tmp_path / "graph", "--task", "link", "--metric", "mrr", "--epochs", 1]
+    code, out, err = outcome(*command, "--set", option, "--out", tmp_path / "run", "--json")
+    assert code == 0, err
+    assert json.loads(out)["result"]["links"]["test"]["candidates"] == CANDIDATES + 1
