@@ -145,6 +145,7 @@ def test_hints_of_the_command_line_name_its_options(
         (lambda graph: oc.pagerank(G=graph), "it is called `graph` here"),
         (lambda graph: oc.bfs(graph, root=0), "it is called `source` here"),
         (lambda graph: oc.run("core_number", graph), "`oc.kcore` has core numbers"),
+        (lambda graph: oc.plan("connected_components", graph), "`oc.wcc` names the component"),
         (lambda graph: oc.bfs(graph, 0, personalization={0: 1}), "only `oc.pagerank` takes it"),
         (lambda graph: oc.pagerank(graph, personalization={0: "a"}), "a number for each node"),
         (lambda graph: oc.pagerank(graph, personalization=["a"]), "expected numbers"),
