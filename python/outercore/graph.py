@@ -28,6 +28,7 @@ from outercore.graph_arrays import (
     numbers_of,
     refuse_run,
     refuse_several_types,
+    require_directory,
     require_one_name,
     summary,
     texts_called,
@@ -65,10 +66,9 @@ class Graph:
             NotFoundError: there is no data set, or the file of an array is missing.
             CorruptError: an array has another length than the manifest says.
             VersionError: a newer Outercore wrote it.
-            InvalidError: ``root`` is an empty text.
+            InvalidError: ``root`` is no directory: an empty text, or a graph in memory.
         """
-        if not os.fspath(root):
-            raise InvalidError("data set: expected its directory, found an empty text")
+        require_directory(root)
         self.root = Path(root)
         self._generation: str | None = None
         # A copy in another process may have another working directory.

@@ -40,10 +40,16 @@ _NONE_HELD_OUT = LinkConfig(held_out=0.0)
 
 @dataclass(frozen=True)
 class Pairs:
-    """Edges of a part and the negatives they are scored against, int64 [n, 2] each."""
+    """Edges of a part and the negatives they are scored against.
+
+    Shapes: `edges` and `negatives` int64 [n, 2]; `targets` int64 [edges, k], mapped.
+    """
 
     edges: NDArray[np.int64]
     negatives: NDArray[np.int64]
+    """For all edges together; none where each has its own."""
+    targets: NDArray[np.int64] | None = None
+    """For each edge other targets of its source, where these are given."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +75,16 @@ class LinkData:
 
     def sizes(self, name: str) -> tuple[int, int]:
         """Edges and negatives of a held-out part."""
-        edges, negatives = (len(_mapped(self.root / f"{of}.npy")) for of in (name, f"{name}_neg"))
-        return edges, negatives
+        pairs = self.part(name)
+        own = 0 if pairs.targets is None else pairs.targets.size
+        return len(pairs.edges), len(pairs.negatives) + own
 
     def part(self, name: str) -> Pairs:
         """The edges and negatives of a held-out part."""
-        edges, negatives = (np.load(self.root / f"{file}.npy") for file in (name, f"{name}_neg"))
-        return Pairs(edges, negatives)
+        edges, own = np.load(self.root / f"{name}.npy"), self.root / f"{name}_target_neg.npy"
+        if own.exists():
+            return Pairs(edges, np.empty((0, 2), np.int64), _mapped(own))
+        return Pairs(edges, np.load(self.root / f"{name}_neg.npy"))
 
 
 def open_links(
@@ -258,15 +267,21 @@ def _write_held_out(
     graph: Graph,
     seed: int,
 ) -> None:
-    given = None if divided.given is None else divided.given.arrays.get(f"{part}_neg")
-    if given is None:
+    arrays = {} if divided.given is None else divided.given.arrays
+    own, given = arrays.get(f"{part}_target_neg"), arrays.get(f"{part}_neg")
+    if given is None and own is None:
         nodes = graph.num_nodes
         keys = _NO_KEYS if divided.given is None else divided.given.held_out_keys(nodes)
         purpose = Purpose.VALID if part == "valid" else Purpose.TEST
         given = held_out_negatives(
             len(edges), generator(seed, purpose), nodes, Adjacency(graph), keys
         )
-    for name, pairs in ((part, edges), (f"{part}_neg", given)):
+    files: dict[str, NDArray[np.int64]] = {part: edges}
+    if own is not None:
+        files[f"{part}_target_neg"] = own
+    elif given is not None:
+        files[f"{part}_neg"] = given
+    for name, pairs in files.items():
         with NpyRows(root / f"{name}.npy", pairs.shape, np.int64) as rows:
             rows.append(pairs)
 
