@@ -113,7 +113,7 @@ def test_nodes_of_one_type_come_from_several_texts(way: str, tmp_path: Path, out
     code, _, told = outcome("import", *nodes, "--edges", "u,k,u=e.csv", "--out", "graph")
     assert code == expected, told
     if expected:
-        assert "`b.csv:id` has other columns than `a.csv:id`" in told
+        assert "`u` is given twice: `b.csv:id` has other columns than `a.csv:id`" in told
         return
     graph = oc.open("graph")
     assert values(graph, "nodes/u/x") == [[1, 9], [3, 8], [2, 7]]

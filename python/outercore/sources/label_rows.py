@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from outercore.sources.classes import class_names, numbered_classes
 from outercore.sources.columns import NodeColumns, node_columns
+from outercore.sources.exact import exactly
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import Reading, is_array, open_node_table, open_rows, table_rows
-from outercore.sources.table import FileSpec, Missing, ParquetTable, Table, exactly
+from outercore.sources.table import FileSpec, Missing, ParquetTable, Table
 from outercore.sources.unchanged import states
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")

@@ -14,6 +14,7 @@ from outercore.errors import InvalidError
 from outercore.mapped import blocks
 from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, node_columns
+from outercore.sources.exact import exactly
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.lists import Batches, is_list, list_rows
@@ -21,14 +22,7 @@ from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.parts import Parts
 from outercore.sources.row_order import without_counting
-from outercore.sources.table import (
-    FileSpec,
-    Missing,
-    Table,
-    TextTable,
-    exactly,
-    is_parquet,
-)
+from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet
 from outercore.sources.text import TextOptions, suffix_of
 from outercore.sources.times import are_whole, time_values, times_of, whole_times
 from outercore.sources.unchanged import FileState, states
