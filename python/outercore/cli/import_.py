@@ -69,8 +69,10 @@ class _Options:
         list[str] | None,
         typer.Option(
             "--features",
-            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet. With several node "
-            "types `TYPE=FILE`, may be repeated; by default the columns of numbers of its table.",
+            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet; of a table "
+            "`FILE:COLUMN,COLUMN`, or `FILE:!COLUMN,COLUMN` for all but these (a shell may need "
+            "quotes around `!`). With several node types `TYPE=FILE`, may be repeated; by default "
+            "the columns of numbers of its table.",
         ),
     ] = None
     labels: Annotated[
@@ -141,7 +143,8 @@ class _Options:
         typer.Option(
             "--nodes",
             help="Number of nodes, where some have no edge. With several node types "
-            "`TYPE=FILE:KEY`, a table with a row a node, or `TYPE=COUNT`; may be repeated.",
+            "`TYPE=FILE:KEY`, a table with a row a node, or `TYPE=COUNT`; may be repeated, also for "
+            "several files of one type.",
         ),
     ] = None
     edge_types: Annotated[
