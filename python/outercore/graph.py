@@ -16,6 +16,7 @@ from outercore.edge_types import EdgeType as EdgeType
 from outercore.edge_types import edge_type_described
 from outercore.edge_types import edge_type_key as edge_type_key
 from outercore.errors import InvalidError, NotFoundError
+from outercore.file_ids import first_id_of
 from outercore.graph_arrays import (
     NodeTypes,
     described,
@@ -112,6 +113,12 @@ class Graph:
     def num_nodes(self) -> int:
         """Number of nodes."""
         return int(self._core.num_nodes())
+
+    @property
+    def first_id(self) -> int:
+        """What the imported files call node 0. Tables and texts have these ids; arrays, tensors and
+        numbers in calls are positions, which count from 0."""
+        return first_id_of(self)
 
     @property
     def num_edges(self) -> int:
@@ -443,7 +450,7 @@ class Graph:
         return self.relations.id(name)
 
     def to_pandas(self, **columns: ArrayLike) -> Any:
-        """Values of all nodes as a frame: ``id``, the name of a node where it has one, and columns.
+        """Values of all nodes as a frame: ``id``, a node's name or its id in files, and columns.
 
         Args:
             columns: arrays with a row a node, such as the result of an algorithm. One of several

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.file_ids import FileIds
 from outercore.graph import Graph
 from outercore.node_numbers import node_names
 
@@ -45,9 +46,9 @@ class Seeds:
         return _node_ids(graph.node_types[self.node_type], self.nodes)
 
     def _named(self, graph: Graph, names: list[str]) -> NDArray[np.int64]:
-        """The ids of the nodes with these names."""
+        """The positions of the nodes with these names, or these ids in files."""
         known = node_names(graph, self.node_type)
-        if known is None:
+        if isinstance(known, FileIds) and known.find(names[0]) is None:
             raise InvalidError(
                 f"input_nodes: found the name `{names[0]}`, but nodes of type `{self.node_type}` "
                 "have no names\nhint: give a split as a text alone, node ids, or a mask"

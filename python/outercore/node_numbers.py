@@ -11,6 +11,7 @@ import numpy as np
 
 from outercore.edge_types import EdgeType, edge_type_called
 from outercore.errors import InvalidError, NotFoundError
+from outercore.file_ids import FileIds, NodeNames, names_of_nodes
 from outercore.likeness import suggestion
 
 if TYPE_CHECKING:
@@ -184,28 +185,25 @@ class NodeNumbers:
             )
 
 
-def node_names(graph: Graph, node_type: str) -> Names | None:
-    """The names of the nodes of a type, of which each has one; `None` where they have none."""
-    if graph.is_typed:
-        return graph.keys_of(node_type)
-    try:
-        names = graph.entities
-    except NotFoundError:
-        return None
-    return names if len(names) == graph.num_nodes else None
+def node_names(graph: Graph, node_type: str) -> NodeNames:
+    """What files and texts call the nodes of a type."""
+    if not graph.is_typed:
+        return names_of_nodes(graph)
+    keys = graph.keys_of(node_type)
+    return FileIds(0, graph.node_types[node_type]) if keys is None else keys
 
 
-def by_name(names: Names, given: Any) -> Any:
-    """Ids instead of the names in an option of an algorithm; whatever else stays as it is.
+def by_name(ids: NodeNames, given: Any) -> Any:
+    """Positions instead of the texts in an option of an algorithm; whatever else stays as it is.
 
-    Errors: `NotFoundError` for a name that no node has.
+    Errors: `NotFoundError`, `InvalidError` for a text that no node is called by.
     """
     if isinstance(given, str):
-        return names.id(given)
+        return ids.id(given)
     if isinstance(given, Mapping):
-        return {by_name(names, node): weight for node, weight in given.items()}
+        return {by_name(ids, node): weight for node, weight in given.items()}
     if isinstance(given, (list, tuple)) or _is_text(given):
-        return [by_name(names, one) for one in given]
+        return [by_name(ids, one) for one in given]
     return given
 
 

@@ -19,13 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from outercore.errors import (
-    CorruptError,
-    InternalError,
-    InvalidError,
-    NotFoundError,
-    UnsupportedError,
-)
+from outercore.errors import InternalError, InvalidError, UnsupportedError
+from outercore.file_ids import FileIds, NodeNames, names_of_nodes
 from outercore.many_graphs import Labelled
 from outercore.mapped import blocks
 from outercore.names import Names
@@ -208,13 +203,12 @@ class _Called:
 
     def __init__(self, graph: Labelled, numbers: NodeNumbers | None) -> None:
         self._numbers = numbers
-        self._names = names_of_nodes(graph) if numbers is None else None
-        are_named = self._names is not None if numbers is None else numbers.are_named
-        ids = pa.large_string() if are_named else pa.int64()
-        self.columns = (
-            [("id", ids)] if numbers is None else [("type", pa.large_string()), ("id", ids)]
-        )
-        self.has_texts = self._names is not None or numbers is not None
+        self._ids = names_of_nodes(graph)
+        if numbers is None:
+            self.columns = [("id", type_of_ids(self._ids))]
+        else:
+            ids = pa.large_string() if numbers.are_named else pa.int64()
+            self.columns = [("type", pa.large_string()), ("id", ids)]
 
     def named(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
         """The columns that say which nodes the rows are of."""
@@ -223,27 +217,35 @@ class _Called:
             types = pa.array(self._numbers.types, pa.large_string())
             called = _keys_of(self._numbers, places, ids) if self._numbers.are_named else ids
             return {"type": types.take(pa.array(places)), "id": called}
-        return {"id": ids if self._names is None else arrow_names_of(self._names, ids)}
+        return {"id": arrow_ids(self._ids, ids)}
 
-    def texts(self, ids: NDArray[Any]) -> pa.Array:
-        """A text for each node, none for -1."""
+    def type_of_values(self, dtype: np.dtype[Any]) -> pa.DataType:
+        """The type of a column of nodes, which are `dtype` as numbers."""
+        if self._numbers is None and isinstance(self._ids, FileIds):
+            return pa.from_numpy_dtype(dtype)
+        return pa.large_string()
+
+    def values(self, ids: NDArray[Any]) -> pa.Array:
+        """What nodes are called as the values of others: a text, or their id; -1 is none."""
+        if self._numbers is None and isinstance(self._ids, FileIds):
+            return pa.array(self._ids.of(ids).astype(ids.dtype, copy=False))
         there = np.maximum(ids, 0).astype(np.int64)
         if self._numbers is not None:
             named = self.named(there)
             texts = [pa.array(named[name]).cast(pa.large_string()) for name in ("type", "id")]
             names = pc.binary_join_element_wise(*texts, pa.scalar(":", pa.large_string()))
         else:
-            assert self._names is not None
-            names = arrow_names_of(self._names, there)
+            names = arrow_ids(self._ids, there)
         return pc.if_else(pa.array(ids >= 0), names, pa.scalar(None, names.type))
 
 
 class NodeValues:
     """Values of nodes, a row each, on their way to a file.
 
-    NPY holds the values alone, in the order in which they come. A table has a column `id`, with the
-    node's name where the data set has names, and `value`, or `value_0`, `value_1`, ... of several.
-    Values that are nodes themselves (`of_nodes`) have names there, too, and none for -1.
+    NPY holds the values alone, in the order in which they come; nodes are positions there. A table
+    has a column `id`, with the node's name where the data set has names and else its id in the
+    imported files, and `value`, or `value_0`, `value_1`, ... of several. Values that are nodes
+    themselves (`of_nodes`) are called so, too; there is no name for -1.
 
     With `numbers`, ids are the numbers of nodes of several types. The table has a column `type` and
     the `id` within the type; values that are nodes are texts such as `paper:17`.
@@ -268,8 +270,8 @@ class NodeValues:
             file.write(npy_header(self._dtype.str, shape))
             return
         self._called = _Called(graph, numbers)
-        self._of_nodes = of_nodes and self._called.has_texts
-        kind = pa.large_string() if self._of_nodes else pa.from_numpy_dtype(dtype)
+        self._of_nodes = of_nodes
+        kind = self._called.type_of_values(dtype) if of_nodes else pa.from_numpy_dtype(dtype)
         columns = [*self._called.columns, *((name, kind) for name in self._columns)]
         self._table = TableWriter(path, file, pa.schema(columns))
 
@@ -282,7 +284,7 @@ class NodeValues:
             return
         parts = [values] if values.ndim == 1 else list(values.T)
         if self._of_nodes:
-            parts = [self._called.texts(part) for part in parts]
+            parts = [self._called.values(part) for part in parts]
         named = self._called.named(ids)
         self._table.append({**named, **dict(zip(self._columns, parts, strict=True))})
 
@@ -374,7 +376,7 @@ def node_frame(
         parts = [values] if values.ndim == 1 else list(values.T)
         names = [name] if values.ndim == 1 else [f"{name}_{at}" for at in range(len(parts))]
         for one, part in zip(names, parts, strict=True):
-            found[one] = called.texts(part) if of_nodes and called.has_texts else pa.array(part)
+            found[one] = called.values(part) if of_nodes else pa.array(part)
     return pa.table(found).to_pandas()
 
 
@@ -392,14 +394,19 @@ def _keys_of(numbers: NodeNumbers, places: NDArray[Any], ids: NDArray[Any]) -> p
     return found if (np.diff(order) > 0).all() else found.take(pa.array(np.argsort(order)))
 
 
-def names_of_nodes(graph: Labelled) -> Names | None:
-    """The names of the nodes, where the data set has one of each."""
-    arrays = graph.manifest["arrays"]
-    try:
-        names = Names(Path(graph.root), arrays, "entity")
-    except (NotFoundError, CorruptError):
-        return None
-    return names if len(names) == graph.num_nodes else None
+def type_of_ids(ids: NodeNames) -> pa.DataType:
+    """The type of a column of nodes."""
+    return pa.int64() if isinstance(ids, FileIds) else pa.large_string()
+
+
+def arrow_ids(ids: NodeNames, positions: NDArray[np.int64]) -> pa.Array:
+    """The column of the nodes at these positions: their names, or their ids in files.
+
+    Errors: `CorruptError`.
+    """
+    if isinstance(ids, FileIds):
+        return pa.array(ids.of(positions))
+    return arrow_names_of(ids, positions)
 
 
 def arrow_names_of(names: Names, ids: NDArray[np.int64]) -> pa.Array:

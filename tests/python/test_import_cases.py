@@ -14,6 +14,7 @@ import pytest
 import outercore as oc
 from case_files import DIRECTORY, Case, array_of, cases, write_files
 from outercore.errors import OutercoreError
+from suggested import without_result
 
 GUIDES = Path(__file__).parents[2] / "docs/guides"
 LISTS = sorted(path.stem for path in DIRECTORY.glob("*.json"))
@@ -79,6 +80,7 @@ def test_case(case: Case, tmp_path: Path, outcome: Any) -> None:
         for part in case["refused"]:
             assert part.replace("{dir}", str(inputs)) in told
         assert not (out / "graph.json").exists()
+        assert bool(without_result(told, outcome)) == ("mend" in case)
         return
     assert code == 0, told
     for part in case.get("notes", []):

@@ -65,6 +65,16 @@ pub struct Live {
 pub struct NodeType {
     /// Number of nodes; their ids are `0..count`.
     pub count: u64,
+    /// What the files of the user call node 0: their ids count from 0 or from 1.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_id: u64,
+}
+
+impl NodeType {
+    /// A type of so many nodes, whose ids are those of the user.
+    pub fn of(count: u64) -> Self {
+        Self { count, first_id: 0 }
+    }
 }
 
 /// A type of edges.
@@ -176,7 +186,7 @@ impl Manifest {
             format: FORMAT_NAME.into(),
             version: FORMAT_VERSION,
             created: String::new(),
-            node_types: BTreeMap::from([(keys::NODE.into(), NodeType { count: nodes })]),
+            node_types: BTreeMap::from([(keys::NODE.into(), NodeType::of(nodes))]),
             edge_types: BTreeMap::from([(keys::EDGE.into(), edge)]),
             arrays: BTreeMap::new(),
             roles: Roles::default(),
@@ -385,6 +395,10 @@ const OPENING: &str = "{\n";
 /// The beginning of a file with this checksum.
 fn sealed(checksum: &str) -> String {
     format!("{OPENING}  \"checksum\": \"{checksum}\",\n")
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn not_a_manifest(error: serde_json::Error) -> Error {

@@ -52,6 +52,17 @@ fn a_manifest_without_times_is_written_as_before_there_was_the_role() {
 }
 
 #[test]
+fn a_manifest_keeps_what_files_call_node_0_and_does_not_say_what_counts_from_0() {
+    let mut manifest = valid();
+    assert!(!manifest.to_json().contains("first_id"));
+    manifest.node_types.get_mut(keys::NODE).unwrap().first_id = 1;
+    let read = Manifest::from_json(manifest.to_json().as_bytes()).unwrap();
+    assert_eq!(read.node_types[keys::NODE].first_id, 1);
+    let error = refused(|json| json["node_types"]["node"]["first_id"] = json!(2));
+    assert!(error.to_string().contains("first id 2, expected 0 or 1"), "{error}");
+}
+
+#[test]
 fn the_manifest_of_the_specification_parses() {
     let specification = include_str!("../../../docs/format.md");
     let (_, rest) = specification.split_once("```json\n").unwrap();

@@ -29,7 +29,7 @@ fn write(root: &Path, graph: &TypedGraph, width: Width) -> DataSet {
     let (node_types, edge_types) = (graph.schema.node_types(), graph.schema.edge_types());
     manifest.node_types = node_types
         .iter()
-        .map(|range| (range.name.clone(), NodeType { count: range.nodes.end - range.nodes.start }))
+        .map(|range| (range.name.clone(), NodeType::of(range.nodes.end - range.nodes.start)))
         .collect();
     manifest.edge_types = edge_types
         .iter()

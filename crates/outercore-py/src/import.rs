@@ -38,6 +38,8 @@ struct ImportOptions {
     reading: String,
     /// The types of nodes and edges, where there are several.
     types: Option<GraphTypes>,
+    /// What the input calls node 0.
+    first_id: u64,
 }
 
 impl Default for ImportOptions {
@@ -55,6 +57,7 @@ impl Default for ImportOptions {
             edges: Vec::new(),
             reading: String::new(),
             types: None,
+            first_id: 0,
         }
     }
 }
@@ -71,6 +74,7 @@ impl ImportOptions {
                 ..EdgeImportOptions::default()
             },
             types: self.types,
+            first_id: self.first_id,
             overwrite: self.overwrite,
             provenance: Provenance {
                 command: self.command,
@@ -335,6 +339,7 @@ impl State {
             "duplicates_dropped": edges.duplicates_dropped,
             "comment_lines": edges.comment_lines,
             "repeated_headers": edges.repeated_headers,
+            "padded_ids": edges.padded_ids,
         });
         let (nodes, rows) = (edges.num_nodes, edges.edge_rows);
         self.edge_rows = rows;

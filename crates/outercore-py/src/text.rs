@@ -94,6 +94,7 @@ impl TextTable {
                         "kind": column.kind,
                         "missing": column.missing,
                         "first_missing": column.first_missing,
+                        "padded": column.padded,
                     })
                 })
                 .collect();

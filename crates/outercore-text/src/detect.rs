@@ -16,6 +16,7 @@ use crate::notation::Separator;
 use crate::sample::{Line, Sample};
 use crate::separator::{Fit, quotes};
 use crate::shown::shown;
+use crate::stated::stated;
 use crate::words::Names;
 use crate::{dimacs, market, ntriples};
 
@@ -168,8 +169,12 @@ impl Detection<'_> {
             _ => Gaps::Any,
         };
         // In names `#` may mean anything: above the data it marks comments, below it is unclear.
+        // Names rarely start with `% `, as comments of KONECT do.
         let leading = if self.options.comment.is_none() && self.purpose.holds_names() {
-            lines.iter().take_while(|line| line.text.trim_ascii_start().starts_with(b"#")).count()
+            let marks: [&[u8]; 3] = [b"#", b"% ", b"%%"];
+            let is_comment =
+                |text: &[u8]| marks.iter().any(|mark| text.trim_ascii_start().starts_with(mark));
+            lines.iter().take_while(|line| is_comment(line.text)).count()
         } else {
             0
         };
@@ -217,8 +222,12 @@ impl Detection<'_> {
         if dialect.gaps != Gaps::Any && !has_header {
             dialect.start = empty_rows_above(first, sample, &dialect).unwrap_or(dialect.start);
         }
-        let early = comments.iter().filter(|line| line.start.offset < dialect.start.offset).count();
-        dialect.comment_lines = (above.len() + early) as u64;
+        let before = |line: &&Line<'_>| line.start.offset < dialect.start.offset;
+        let early: Vec<_> = above.iter().chain(comments.iter().filter(before)).collect();
+        dialect.comment_lines = early.len() as u64;
+        if matches!(self.purpose, Purpose::Edges | Purpose::NamedEdges) {
+            dialect.stated = stated(early.iter().map(|line| line.text));
+        }
         dialect.kinds = kinds(&data[usize::from(has_header)..], &dialect);
         self.require_columns(&dialect, first)?;
         Ok(dialect)
@@ -373,8 +382,8 @@ impl Detection<'_> {
                 shown(data[0].text)
             ))
             .hint(
-                "say which: `--header` if it names the columns, `--no-header` if it is data: \
-                 columns are then called `column 1`, `column 2`",
+                "say which: `--header` if it names the columns; if it is data, choose `column 1`, \
+                 `column 2` and so on",
             ));
         }
         if count != dialect.columns {

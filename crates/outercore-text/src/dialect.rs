@@ -6,6 +6,7 @@ use crate::kind::Kind;
 use crate::market::Market;
 use crate::notation::{Mirror, Quotes, Separator};
 use crate::shown::shown;
+use crate::stated::Stated;
 
 /// A place between two lines of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +81,9 @@ pub struct Dialect {
     /// How an unclear line was read, for the user.
     #[serde(default)]
     pub remark: Option<String>,
+    /// What comments above the edges say about their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated: Option<Stated>,
 }
 
 impl Dialect {
@@ -99,6 +103,7 @@ impl Dialect {
             gaps: Gaps::Any,
             kinds: vec![Kind::Empty; columns],
             remark: None,
+            stated: None,
         }
     }
 

@@ -35,6 +35,8 @@ pub struct EdgeBlock<'a> {
     pub comments: u64,
     /// Lines among them that repeat the header.
     pub repeated_headers: u64,
+    /// Ids among them with zeros in front, such as `007`.
+    pub padded_ids: u64,
     /// Bytes of the file read so far; runs ahead of `end` by a few blocks.
     pub consumed: u64,
 }
@@ -94,6 +96,7 @@ pub fn read_edges(
                 end: position,
                 comments: parsed.counts.comments,
                 repeated_headers: parsed.counts.repeated_headers,
+                padded_ids: parsed.counts.padded_ids,
                 consumed: consumed.load(Ordering::Relaxed),
             })
             .with_context(|| format!("{}: before line {}", place(), position.lines + 1))?;

@@ -40,6 +40,12 @@ pub(crate) fn is_integer(field: &[u8]) -> bool {
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
 }
 
+/// Whether a field is a whole number with zeros in front, such as `007`, which as a text is another
+/// one than `7`.
+pub(crate) fn is_padded(field: &[u8]) -> bool {
+    field.len() > 1 && field[0] == b'0' && field.iter().all(u8::is_ascii_digit)
+}
+
 impl Kind {
     /// What one field is.
     pub fn of(field: &[u8]) -> Self {

@@ -22,6 +22,7 @@ mod parse;
 mod sample;
 mod separator;
 mod shown;
+mod stated;
 mod stream;
 mod table;
 mod words;
@@ -37,6 +38,7 @@ pub use market::Market;
 pub use notation::{Mirror, Quotes, Separator};
 pub use parse::out_of_range;
 pub use shown::shown;
+pub use stated::Stated;
 pub use stream::{ByteStream, LineBlocks};
 pub use table::{Cells, Column, Rows, Table, Texts, is_changed};
 

@@ -3,6 +3,7 @@ use outercore_core::Error;
 use crate::MAX_NODES;
 use crate::dialect::{Dialect, Format};
 use crate::fields::{Fields, without_quotes};
+use crate::kind::is_padded;
 use crate::layout::EdgeLayout;
 use crate::notation::{Mirror, Quotes};
 use crate::shown::shown;
@@ -29,6 +30,8 @@ pub(crate) struct Counts {
     pub comments: u64,
     /// Lines that repeat the header.
     pub repeated_headers: u64,
+    /// Ids with zeros in front, such as `007`.
+    pub padded_ids: u64,
 }
 
 /// Which ids a line may hold.
@@ -79,13 +82,12 @@ pub(crate) fn parse_lines(
         let start = at;
         at = skip_blanks(bytes, at);
         let edge = if usual && bytes[at].is_ascii_digit() {
-            usual_edge(bytes, at, separator, dialect.columns, range).filter(|(_, _, next)| {
-                !enclosing || memchr::memchr(b'"', &bytes[at..*next]).is_none()
-            })
+            usual_edge(bytes, at, separator, dialect.columns, range)
+                .filter(|edge| !enclosing || memchr::memchr(b'"', &bytes[at..edge.next]).is_none())
         } else {
             None
         };
-        let (source, target, next) = match edge {
+        let Edge { source, target, padded, next } = match edge {
             Some(edge) => edge,
             None => {
                 let next = end_of_line(bytes, start);
@@ -103,9 +105,9 @@ pub(crate) fn parse_lines(
                     at = next;
                     continue;
                 }
-                let (source, target) = edge_of_fields(line, layout, range, &mut fields)
+                let edge = edge_of_fields(line, layout, range, &mut fields)
                     .map_err(|error| BadLine { line: counts.lines, error })?;
-                (source, target, next)
+                Edge { next, ..edge }
             }
         };
         let (source, target) = (source - range.first, target - range.first);
@@ -114,10 +116,22 @@ pub(crate) fn parse_lines(
             edges.push([target, source]);
         }
         counts.entries += 1;
+        counts.padded_ids += padded;
         counts.lines += 1;
         at = next;
     }
     Ok(counts)
+}
+
+/// The edge of a line, by the ids of the file.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    source: u64,
+    target: u64,
+    /// How many of the two are written with zeros in front.
+    padded: u64,
+    /// Where the next line starts.
+    next: usize,
 }
 
 /// Two numbers at the start of a line with the right number of columns, and where the next line
@@ -129,7 +143,7 @@ fn usual_edge(
     separator: Option<u8>,
     columns: usize,
     range: Range,
-) -> Option<(u64, u64, usize)> {
+) -> Option<Edge> {
     let (source, source_end) = number(bytes, at);
     let target_start = skip_separator(bytes, source_end, separator)?;
     let (target, end) = number(bytes, target_start);
@@ -145,7 +159,9 @@ fn usual_edge(
     } else {
         end_of_columns(bytes, end, separator, columns - 2)?
     };
-    Some((source, target, next))
+    let padded = u64::from(bytes[at] == b'0' && source_end > at + 1)
+        + u64::from(bytes[target_start] == b'0' && end > target_start + 1);
+    Some(Edge { source, target, padded, next })
 }
 
 /// The run of digits at `at`, modulo 2^64, and where it ends.
@@ -245,17 +261,19 @@ fn edge_of_fields(
     layout: &EdgeLayout,
     range: Range,
     fields: &mut Fields,
-) -> Result<(u64, u64), Error> {
+) -> Result<Edge, Error> {
     let dialect = &layout.dialect;
     require_columns(line, dialect, fields)?;
     let mut ids = [0; 2];
+    let mut padded = 0;
     for (id, place) in ids.iter_mut().zip([layout.source, layout.target]) {
         let field = without_quotes(fields.get(line, place));
         let column = dialect.column_name(place);
         *id = node_id(line, &column, field, layout)?;
+        padded += u64::from(is_padded(field));
     }
     if range.holds(ids[0], ids[1]) {
-        Ok((ids[0], ids[1]))
+        Ok(Edge { source: ids[0], target: ids[1], padded, next: 0 })
     } else {
         Err(Error::internal(format!("`{}`: ids were not in range", shown(line))))
     }
@@ -398,6 +416,21 @@ mod tests {
         let text = b"# a\n0 1\n\n# b\n2 3\n";
         let counts = parse_lines(text, &layout(Separator::Blanks, 2), &mut edges).unwrap();
         assert_eq!((counts.lines, counts.entries, counts.comments), (5, 2, 2));
+    }
+
+    #[test]
+    fn ids_with_zeros_in_front_are_counted_in_every_form() {
+        for (text, separator, columns, expected) in [
+            ("007 1\n7 01\n0 10\n", Separator::Blanks, 2, 2),
+            ("\"007\",\"1\"\n00,0\n", Separator::Comma, 2, 2),
+            ("007,1,0.5\n7,1,x\n", Separator::Comma, 3, 1),
+            ("0 1\n10 100\n", Separator::Blanks, 2, 0),
+        ] {
+            let mut edges = Vec::new();
+            let layout = layout(separator, columns);
+            let counts = parse_lines(text.as_bytes(), &layout, &mut edges).unwrap();
+            assert_eq!(counts.padded_ids, expected, "{text:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use outercore_core::{Bytes, Context, Error, Result};
 
 use crate::dialect::{Dialect, Gap, Position, blank_among_rows};
 use crate::fields::{Fields, without_quotes};
-use crate::kind::{Kind, boolean, is_integer, is_missing};
+use crate::kind::{Kind, boolean, is_integer, is_missing, is_padded};
 use crate::parse::require_columns;
 use crate::shown::shown;
 use crate::stream::{ByteStream, LineBlocks};
@@ -67,6 +67,8 @@ pub struct Column {
     pub missing: u64,
     /// The row of the first one of those.
     pub first_missing: u64,
+    /// Whole numbers with zeros in front, such as `007`.
+    pub padded: u64,
 }
 
 /// A text file that is read row by row.
@@ -207,6 +209,8 @@ impl Table {
                     }
                     column.missing += 1;
                 }
+                let padded = kind == Kind::Integer && is_padded(without_quotes(field));
+                column.padded += u64::from(padded);
                 column.kind = column.kind.with(kind);
             }
             row += 1;

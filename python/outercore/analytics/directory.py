@@ -13,8 +13,10 @@ from outercore.analytics.request import Teleports
 from outercore.config.fields import Configuration
 from outercore.graph import Graph
 from outercore.graph_arrays import TRIPLES, holds_triples
+from outercore.runs import record as records
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
+from outercore.shell import quoted
 
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 
@@ -60,6 +62,12 @@ class AnalysisDirectory(RunDirectory):
             }
             read |= {TRIPLES, f"{TRIPLES}.{weights}"}
         return Identity.of(graph.manifest, lambda key: key in read, nodes=graph.num_nodes)
+
+    def next_step(self) -> str:
+        """As `RunDirectory.next_step`; an algorithm that has ended is not resumed."""
+        if not self.begun and (self.path / records.FILE).exists():
+            return f"`outercore report {quoted(self.path)}` shows its record"
+        return super().next_step()
 
     @property
     def state(self) -> Path:

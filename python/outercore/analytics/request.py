@@ -27,8 +27,9 @@ Source = Graph | str | os.PathLike[str]
 
 Direction = Literal["out", "in", "both"]
 Node = int | str | tuple[str, int | str]
-"""A node by its id or its name; in a graph with several types by type and id, such as
-``("author", 3)`` or ``"author:ann"``, or by its place in the result."""
+"""A node: a number is its place in the result, from 0 on; a text is its name, or the id that the
+imported files have for it. In a graph with several types it is a type and an id, such as
+``("author", 3)`` or ``"author:ann"``."""
 Nodes = Sequence[Node] | tuple[str, Sequence[int | str]]
 Personalization = (
     ArrayLike
@@ -143,10 +144,8 @@ def numbered(graph: Graph, relation: str | None, given: Mapping[str, Any]) -> di
     numbers = NodeNumbers.of_graph(graph, relation)
     if numbers is not None:
         return {**given, **{name: numbers.resolve(value) for name, value in of_nodes.items()}}
-    names = node_names(graph, NODE)
-    if names is None:
-        return dict(given)
-    return {**given, **{name: by_name(names, value) for name, value in of_nodes.items()}}
+    ids = node_names(graph, NODE)
+    return {**given, **{name: by_name(ids, value) for name, value in of_nodes.items()}}
 
 
 def teleports(wanted: Personalization | None, graph: Graph, relation: str | None) -> Teleports:

@@ -60,7 +60,7 @@ class Run(Shown):
     """The edges that counted, in a graph with several types."""
 
     def to_pandas(self) -> Any:
-        """The values as a frame: `id`, the name of a node where it has one, and `value`.
+        """The values as a frame: `id`, the name of a node or its id in files, and `value`.
 
         With several types of nodes there is a column `type`, too. Values that are nodes have their
         names. `oc.run(...).to_pandas().to_parquet(...)` has what `outercore run --out` writes.

@@ -25,7 +25,7 @@ from outercore.cli.info import info
 from outercore.cli.jobs import jobs
 from outercore.cli.layout import layout
 from outercore.cli.memory_server import memory_server
-from outercore.cli.next_step import options_of, with_command
+from outercore.cli.next_step import Known, with_command
 from outercore.cli.plan import plan
 from outercore.cli.predict import predict
 from outercore.cli.probe import probe
@@ -101,7 +101,7 @@ def run(arguments: list[str]) -> int:
     # Printed by PyTorch Geometric's import under recent PyTorch; nothing that a user can mend.
     warnings.filterwarnings("ignore", message=r".*torch\.jit", category=FutureWarning)
     try:
-        code = app(args=arguments, prog_name="outercore", standalone_mode=False)
+        code = app(args=arguments, obj=arguments, prog_name="outercore", standalone_mode=False)
     except _ClickException as error:
         return _usage(error)
     except InterruptError as error:
@@ -111,7 +111,7 @@ def run(arguments: list[str]) -> int:
         console.stopped(_STOPPED_EARLY)
         return STOPPED
     except OutercoreError as error:
-        known = lambda: options_of(typer.main.get_command(app), arguments)  # noqa: E731
+        known = lambda: Known.of(typer.main.get_command(app), arguments)  # noqa: E731
         console.error(with_command(error, arguments, known))
         return OUR_ERROR if isinstance(error, InternalError) else USER_ERROR
     except BrokenPipeError:

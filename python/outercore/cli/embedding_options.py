@@ -26,7 +26,7 @@ def _share(option: typer.CallbackParam, value: float) -> float:
 Data = Annotated[
     Path | None, typer.Option("--data", help="Where the run's data set is now, if it was moved.")
 ]
-Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
+Ids = Annotated[bool, typer.Option("--ids", help="Rows, from 0, instead of names or ids in files.")]
 Metric = Annotated[
     str,
     typer.Option(

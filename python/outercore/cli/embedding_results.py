@@ -101,7 +101,8 @@ class Answers:
             # Asked without a relation.
             return [None] * len(ids), _NAME if named else pa.int64()
         if not named:
-            return ids, pa.int64()
+            from_0 = self._ids or part == "relation"
+            return ids + (0 if from_0 else self._embedding.first_id), pa.int64()
         if part == "relation":
             return self._embedding.relation_names(ids), _NAME
         return self._embedding.entity_names(ids), _NAME

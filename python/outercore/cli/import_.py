@@ -14,17 +14,19 @@ import outercore
 from outercore._native import Progress
 from outercore.cli import console, options
 from outercore.cli.info import types
+from outercore.cli.next_step import read_again
 from outercore.config.sizes import parse_size
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, NotFoundError
 from outercore.names import KEY
 from outercore.sources.dictionary import NamedInputs
 from outercore.sources.edge_arrays import EdgeChoice
-from outercore.sources.first_node import note_on_ids
+from outercore.sources.first_node import notes_on_ids
 from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.named import hetero_directory
 from outercore.sources.splits import SplitChoice
 from outercore.sources.standard_input import piped
+from outercore.sources.table import FileSpec
 from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
 from outercore.sources.typed.folders import Folder, folder_of
@@ -142,9 +144,9 @@ class _Options:
         list[str] | None,
         typer.Option(
             "--nodes",
-            help="Number of nodes, where some have no edge. With several node types "
-            "`TYPE=FILE:KEY`, a table with a row a node, or `TYPE=COUNT`; may be repeated, also for "
-            "several files of one type.",
+            help="Number of nodes, where some have no edge; or `FILE:KEY`, a table with a row a "
+            "node, and the column by which files name it. With several node types `TYPE=FILE:KEY` "
+            "or `TYPE=COUNT`; may be repeated, also for several files of one type.",
         ),
     ] = None
     edge_types: Annotated[
@@ -366,6 +368,7 @@ def _import_edges(context: typer.Context, given: _Options, note: Callable[[str],
     _refuse(context, lambda name: name in only_typed, "expected `--edges` with it")
     if given.ids not in ("numbers", "dictionary"):
         raise InvalidError(f"--ids: expected numbers or dictionary; found `{given.ids}`")
+    nodes, table = _nodes(_only("--nodes", given.nodes))
     keeps_gaps = _keeps_gaps(given)
     if given.how.in_place and given.fill is not None and not keeps_gaps:
         raise InvalidError(
@@ -381,7 +384,8 @@ def _import_edges(context: typer.Context, given: _Options, note: Callable[[str],
         splits=SplitChoice.parse(given.split or []),
         arrays=tuple(given.array or ()),
         texts=tuple(given.texts or ()),
-        nodes=_count(_only("--nodes", given.nodes)),
+        nodes=nodes,
+        node_table=table,
         ogb_split=given.ogb_split,
         relation=given.relation,
         graph_ids=given.graph_ids,
@@ -395,23 +399,24 @@ def _import_edges(context: typer.Context, given: _Options, note: Callable[[str],
         outside_files=chosen.outside_files,
     )
     with console.bars(quiet=given.json) as progress:
-        if given.ids == "dictionary":
+        if given.ids == "dictionary" or table is not None:
             if given.graph_ids is not None:
                 raise InvalidError(
                     "--graph-ids: does not go with `--ids dictionary`\n"
                     "hint: number the nodes from 0, those of a graph after each other"
                 )
             with NamedInputs(inputs, given.out) as named:
-                summary = _write(named.build(progress), given.out, chosen, progress, note)
+                summary = _write(context, named.build(progress), given, chosen, progress, note)
         else:
-            summary = _write(open_inputs(inputs), given.out, chosen, progress, note)
+            summary = _write(context, open_inputs(inputs), given, chosen, progress, note)
     console.result(summary, str(given.out), notable(summary), as_json=given.json)
 
 
 def _write(
+    context: typer.Context,
     source: GraphSource,
-    out: Path,
-    options: ImportOptions,
+    given: _Options,
+    how: ImportOptions,
     progress: Progress,
     note: Callable[[str], object],
 ) -> dict[str, Any]:
@@ -419,14 +424,16 @@ def _write(
         note(text)
     for array in source.arrays:
         wide = array.rows.typed and array.rows.dtype.itemsize == 8
-        if array.role == "features" and wide and options.feature_dtype is None:
+        if array.role == "features" and wide and how.feature_dtype is None:
             console.note(
                 f"features stay {array.rows.dtype}; `--feature-dtype float32` would halve what "
                 "training reads"
             )
-    summary = import_graph(source, out, options, progress)
-    if (first := note_on_ids(source, outercore.open(out))) is not None:
-        console.note(first)
+    summary = import_graph(source, given.out, how, progress)
+    arguments = context.find_root().obj or []
+    for of_ids in notes_on_ids(source, outercore.open(given.out), summary):
+        command = read_again(arguments, *of_ids.option)
+        note(f"{of_ids.text}: `{command}`" if command else of_ids.text)
     return summary
 
 
@@ -442,14 +449,19 @@ def _only(option: str, given: list[str] | None) -> str | None:
     return given[0]
 
 
-def _count(given: str | None) -> int | None:
+def _nodes(given: str | None) -> tuple[int | None, str | None]:
+    """The number of nodes, or the table that names them."""
     if given is None:
-        return None
+        return None, None
     try:
-        return int(given)
+        return int(given), None
     except ValueError:
+        pass
+    try:
+        return None, str(FileSpec.parse(given))
+    except NotFoundError:
         raise InvalidError(
-            f"--nodes: expected a number, found `{given}`\n"
+            f"--nodes: expected a number, or a file as FILE:KEY, found `{given}`\n"
             "hint: several node types have `--edges SOURCE,RELATION,TARGET=FILE`"
         ) from None
 

@@ -68,8 +68,10 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
 
 def _nodes(graph: Graph) -> list[tuple[str, str]]:
     """The counts of a graph."""
+    from_1 = [("ids in files", f"from {graph.first_id}")] if graph.first_id else []
     return [
         ("nodes", f"{graph.num_nodes:,}"),
+        *from_1,
         ("arcs", f"{graph.num_edges:,}"),
         *([] if graph.is_typed else [("features", f"{graph.num_features:,}")]),
         ("classes", f"{graph.num_classes:,}"),

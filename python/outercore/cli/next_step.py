@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from outercore.config.sizes import as_option
@@ -12,36 +13,77 @@ from outercore.errors import BudgetError, OutercoreError
 
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""
-_OPTION = re.compile(r"(?<!leave out )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`")
-"""An option in a hint, with a value that is no placeholder such as FILE."""
+_OPTION = re.compile(
+    r"(?<!leave out )(?<!such as )(?<!for example )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`"
+)
+"""An option in a hint that is not an example, with a value that is no placeholder such as FILE."""
+_COLUMNS = re.compile(r"`([^`\s-][^`]*:[^`]+)`")
+"""A file with columns in a hint, as the command takes it."""
+_EXAMPLE = re.compile(r"\b(SOURCE|TARGET|HEAD|RELATION|TAIL|NAME|COLUMN)\b")
+"""Names of columns that the user has to replace."""
+_FULL = re.compile("`outercore [^`]+`")
+"""A whole command in a message."""
+_PLACES = {"data_set": "DATASET", "run": "RUN", "model": "RUN"}
+"""Placeholders of whole commands by the arguments that have their values."""
 _FLAGS = ("--overwrite", "--triples", "--outside-files", "--header", "--no-header", "--one-based")
 """Options without a value that hints name."""
+_TRIPLES = (
+    *("--valid", "--test", "--columns", "--unknown", "--out", "--separator", "--header"),
+    *("--no-header", "--comment", "--duplicates", "--memory", "--overwrite", "--json"),
+)
+"""Options of an import that go with `--triples`."""
 _CHOICE = "say which"
 """How a hint begins whose options are readings to choose from: each has a command."""
 
 
-def options_of(command: Any, arguments: Sequence[str]) -> set[str]:
-    """The options that a command line takes: those of the innermost command that it names."""
-    for word in arguments:
-        command = getattr(command, "commands", {}).get(word, command)
-    return {
-        name
-        for parameter in command.params
-        for name in (*parameter.opts, *parameter.secondary_opts)
-    }
+@dataclass(frozen=True)
+class Known:
+    """What a command line says about its command: the options that the command takes, and values
+    of placeholders such as DATASET."""
+
+    options: Container[str] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, command: Any, arguments: Sequence[str]) -> Known:
+        """What is known of the innermost command that a command line names."""
+        depth = 0
+        while depth < len(arguments) and arguments[depth] in getattr(command, "commands", {}):
+            command = command.commands[arguments[depth]]
+            depth += 1
+        options = {
+            name
+            for parameter in command.params
+            for name in (*parameter.opts, *parameter.secondary_opts)
+        }
+        try:
+            rest = list(arguments[depth:])
+            given = command.make_context(None, rest, resilient_parsing=True).params
+        except OutercoreError:
+            # The error to explain is one of the command line.
+            given = {}
+        if command.name == "import":
+            given = {"data_set": given.get("out")}
+        places = {
+            _PLACES[name]: shlex.quote(str(one))
+            for name, one in given.items()
+            if name in _PLACES and one
+        }
+        return cls(options, places)
 
 
 def with_command(
-    error: OutercoreError, arguments: Sequence[str], known: Callable[[], Container[str]]
+    error: OutercoreError, arguments: Sequence[str], known: Callable[[], Known]
 ) -> str:
     """The message of an error, with the command that follows from its hint.
 
-    `known` gives the options that the command takes. A part of the hint that is of no use, because
-    the command does not take its option or has it already, is left out where others remain.
+    A part of the hint that is of no use, because the command does not take its option or has it
+    already, is left out where others remain. Whole commands get the data set and the run of the
+    command line in place of DATASET and RUN.
 
     Example:
         >>> error = BudgetError("25% is too small\\nhint: give more", 3 * 2**20 + 1)
-        >>> known = lambda: {"--epochs", "--memory"}
+        >>> known = lambda: Known({"--epochs", "--memory"}, {"DATASET": "papers"})
         >>> print(with_command(error, ["run", "wcc", "papers", "--memory", "25%"], known))
         25% is too small
         hint: `outercore run wcc papers --memory 4MiB`; or give more
@@ -49,6 +91,14 @@ def with_command(
         >>> print(with_command(error, ["train", "--resume", "first", "--epochs", "1"], known))
         2 are done
         hint: `--epochs 3` or more continues: `outercore train --resume first --epochs 3`
+        >>> error = OutercoreError("`e.csv`: 3 columns\\nhint: choose two: `e.csv:user,item`")
+        >>> print(with_command(error, ["import", "e.csv", "--out", "g"], known))
+        `e.csv`: 3 columns
+        hint: choose two: `outercore import e.csv:user,item --out g`
+        >>> error = OutercoreError("damaged\\nhint: run `outercore check DATASET`")
+        >>> print(with_command(error, ["info", "papers"], known))
+        damaged
+        hint: run `outercore check papers`
     """
     message = str(error)
     said, _, hint = message.partition("\nhint: ")
@@ -59,22 +109,90 @@ def with_command(
         command = _command(arguments, "--memory", as_option(error.needed))
         other = _MORE.sub("", hint)
         return f"{said}\nhint: `{command}`" + (f"; or {other}" if other else "")
-    if "`outercore " in hint:
-        return message
+    if _FULL.search(hint):
+        places = known().places
+        return f"{said}\nhint: {_FULL.sub(lambda one: _filled(one[0], places), hint)}"
+    hint = _COLUMNS.sub(lambda one: _with_columns(one, arguments), hint)
     if "`--" not in hint:
-        return message
-    options = known()
+        return f"{said}\nhint: {hint}" if hint else message
+    options = known().options
     parts = hint.split("; ")
     hint = "; ".join([one for one in parts if _is_of_use(one, arguments, options)] or parts)
     message = f"{said}\nhint: {hint}"
     named = list(_OPTION.finditer(hint))
     commands = [
         f"`{_command(arguments, option[1], _value(option))}`"
-        for option in (named if hint.startswith(_CHOICE) else named[:1])
-        if (option[2] is not None or option[1] in _FLAGS)
+        for option in named
+        if (hint.startswith(_CHOICE) or option[1] == named[0][1])
+        and (option[2] is not None or option[1] in _FLAGS)
         and _is_of_use(option[0], arguments, options)
     ]
     return f"{message}: {' or '.join(commands)}" if commands else message
+
+
+def _filled(command: str, places: Mapping[str, str]) -> str:
+    """A command with values in place of placeholders.
+
+    Example:
+        >>> _filled("`outercore check DATASET`", {"DATASET": "papers"})
+        '`outercore check papers`'
+    """
+    for name, value in places.items():
+        command = re.sub(rf"(?<![\w/.-]){name}(?![\w/.-])", lambda _: value, command)  # noqa: B023
+    return command
+
+
+def _with_columns(given: re.Match[str], arguments: Sequence[str]) -> str:
+    """The command that takes other columns of one of its files, for a hint that names them.
+
+    Example:
+        >>> hint = _COLUMNS.search("`n.csv:key`")
+        >>> _with_columns(hint, ["add", "g", "--labels", "paper=n.csv"])
+        '`outercore add g --labels paper=n.csv:key`'
+    """
+    try:
+        words = shlex.split(given[1])
+    except ValueError:
+        return given[0]
+    if len(words) != 1 or words[0].startswith(("pyg:", "ogb:")) or _EXAMPLE.search(words[0]):
+        return given[0]
+    for place, argument in enumerate(arguments):
+        for start in _starts(argument):
+            file = argument[len(start) :]
+            if file and (words[0].startswith(f"{file}:") or _same_file(words[0], file)):
+                changed = [*arguments[:place], start + words[0], *arguments[place + 1 :]]
+                return f"`{_joined(changed)}`"
+    return given[0]
+
+
+def _starts(argument: str) -> Iterator[str]:
+    """What may stand before a file in an argument: nothing, or `NAME=`, or `--label=TYPE=`."""
+    yield ""
+    for place, letter in enumerate(argument):
+        if letter == "=":
+            yield argument[: place + 1]
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether both name columns of one file."""
+    file, columns, _ = one.rpartition(":")
+    return bool(columns) and other.rpartition(":")[0] == file
+
+
+def read_again(arguments: Sequence[str], option: str = "", value: str | None = None) -> str | None:
+    """The command of a finished import that reads its input otherwise, in place of the data set.
+
+    There is none for standard input, which is gone.
+
+    Example:
+        >>> read_again(["import", "e.csv", "--one-based", "--out", "g"], "--ids", "dictionary")
+        'outercore import e.csv --out g --ids dictionary --overwrite'
+    """
+    if not option or any(word == "-" or word.startswith("-:") for word in arguments):
+        return None
+    words = [word for word in arguments if word != "--one-based"]
+    words = shlex.split(_command(words, option, value))[1:]
+    return _command(words, "--overwrite", None)
 
 
 def _value(option: re.Match[str]) -> str | None:
@@ -104,11 +222,22 @@ def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> 
     for option in _OPTION.finditer(part):
         if option[1] not in options:
             return False
+        if option[0] == "`--ids dictionary`" and any(map(_is_numbered, arguments)):
+            return False
+        if option[1] == "--triples" and any(
+            word.startswith("--") and word.partition("=")[0] not in _TRIPLES for word in arguments
+        ):
+            return False
         if option[2] is not None and (
             _command(arguments, option[1], _value(option)) == _joined(arguments)
         ):
             return False
     return True
+
+
+def _is_numbered(argument: str) -> bool:
+    """Whether an argument names a file whose format numbers the nodes."""
+    return argument.partition(":")[0].endswith((".npy", ".npz", ".mtx", ".gr", ".dimacs"))
 
 
 def _command(arguments: Sequence[str], option: str, value: str | None) -> str:

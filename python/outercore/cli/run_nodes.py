@@ -9,9 +9,9 @@ from typing import Any, get_args
 from outercore.analytics import ALGORITHMS, Node
 from outercore.config.options import fields
 from outercore.errors import InvalidError
+from outercore.file_ids import FileIds, names_of_nodes
 from outercore.graph import Graph
 from outercore.node_numbers import NodeNumbers
-from outercore.outputs import names_of_nodes
 from outercore.sources.npy import read_npy
 
 _NODES = "NODE,NODE"
@@ -25,7 +25,7 @@ METAVARS = {
 def with_ids(
     algorithm: str, options: dict[str, Any], data_set: Path, relation: str | None
 ) -> dict[str, Any]:
-    """What an algorithm takes, with the ids of the nodes that its options name.
+    """What an algorithm takes, with the positions of the nodes that its options name.
 
     In a graph with several types nodes are named like `author:17`, by key where the type has keys.
 
@@ -46,21 +46,25 @@ def with_ids(
 
 
 def _ids(option: str, text: str, data_set: Path, relation: str | None) -> list[int]:
-    """Nodes by name where the data set has names, by type and id where it has types, else by id."""
+    """Nodes by type and id where there are several types, else by name or by their id in files."""
     graph = Graph(data_set)
     parts = text.split(",")
     numbers = NodeNumbers.of_graph(graph, relation)
     if numbers is not None:
         one = numbers.find(text)
         return [numbers.parse(part, option) for part in parts] if one is None else [one]
-    names = names_of_nodes(graph)
-    if names is not None:
-        whole = names.find(text)
-        return [names.id(part) for part in parts] if whole is None else [whole]
+    ids = names_of_nodes(graph)
+    whole = ids.find(text)
+    if whole is not None:
+        return [whole]
+    if isinstance(ids, FileIds):
+        parts = [part.strip() for part in parts]
+        if not all(part.lstrip("-").isdigit() for part in parts):
+            raise InvalidError(f"{option}: expected nodes such as `3,17`, found `{text}`")
     try:
-        return [int(part) for part in parts]
-    except ValueError:
-        raise InvalidError(f"{option}: expected nodes such as `3,17`, found `{text}`") from None
+        return [ids.id(part) for part in parts]
+    except InvalidError as error:
+        raise InvalidError(f"{option}: {error}") from None
 
 
 def _teleport(option: str, text: str, data_set: Path, relation: str | None) -> Any:

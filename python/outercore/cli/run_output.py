@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ from outercore.cli import console
 from outercore.cli.run_largest import largest
 from outercore.config.durations import format_duration
 from outercore.config.sizes import format_size, parse_size
+from outercore.file_ids import names_of_nodes
 from outercore.graph import Graph
 from outercore.node_numbers import NodeNumbers
-from outercore.outputs import names_of_nodes
 
 if TYPE_CHECKING:
     from outercore.cli.run_job import Job
@@ -37,13 +38,12 @@ def described(done: Any, job: Job, record: Path | None) -> dict[str, Any]:
 
 
 def _shown(done: Any, job: Job) -> list[tuple[int | str, float]]:
-    """The largest, by the names of nodes where they have some, or by type and id."""
+    """The largest, by the names of nodes where they have some, else by the ids that files have, or
+    by type and id."""
     found = largest(done.algorithm, done.values, job.top, parse_size(job.run.memory))
     graph = Graph(job.data_set)
     names = NodeNumbers.of_graph(graph, job.run.relation) or names_of_nodes(graph)
-    if names is None:
-        return [*found]
-    texts = names.names(np.array([node for node, _ in found], np.int64))
+    texts: Sequence[int | str] = names.names(np.array([node for node, _ in found], np.int64))
     return [(text, value) for text, (_, value) in zip(texts, found, strict=True)]
 
 

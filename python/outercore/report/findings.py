@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 from outercore.config.durations import format_duration
+from outercore.how_to_add import how_to_add
 from outercore.report.runs import AlgorithmRun, EmbeddingRun, EpochRun, Recorded, Run
 from outercore.runs import record as records
 from outercore.shell import quoted
@@ -39,20 +41,26 @@ def warnings(run: Recorded) -> list[str]:
     if not isinstance(run, EpochRun):
         return []
     found = [_loss(run)] if run.epochs else ["No epoch has ended: there is nothing to compare."]
-    data_set = quoted(run.record["data_set"]["path"])
+    path = run.record["data_set"]["path"]
+    data_set = quoted(path)
     if run.epochs and all(epoch["score"] is None for epoch in run.epochs):
         found.append(
             "Validation did not happen: nothing says which epoch was best, or when to stop. "
             + (
                 f"`outercore embed {data_set} --held-out 0.05` holds out triples for it."
                 if isinstance(run, EmbeddingRun)
-                else f"`outercore add {data_set} --split valid=FILE` adds a split for it."
+                else f"{_split_for_it(path)}."
             )
         )
     error = (run.record.get("result") or {}).get("error")
     if error is not None:
         found.append(f"The run failed: {error}")
     return [one for one in found if one]
+
+
+def _split_for_it(data_set: str) -> str:
+    said = how_to_add(Path(data_set), "--split", "valid=FILE", what="a split for it")
+    return said[0].upper() + said[1:]
 
 
 def _of_training(run: Run) -> str:

@@ -19,6 +19,7 @@ from outercore.errors import (
 from outercore.runs.identity import Identity
 from outercore.runs.places import ERRORS, LOCK, OUTPUT
 from outercore.sealed import seal, unseal
+from outercore.shell import quoted
 from outercore.storage import Storage, device_errors, replace_file
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ class RunDirectory:
         if run._config.exists():
             raise InvalidError(
                 f"run `{path}` exists already\n"
-                f"hint: `outercore {cls.verb} --resume {path}` resumes it; or choose another "
-                f"`{cls.option}`"
+                f"hint: {run.next_step()}; or choose another `{cls.option}`"
             )
         taken = next((one for one in _entries(path) if _has_content(one)), None)
         if taken is not None:
@@ -104,9 +104,17 @@ class RunDirectory:
         if verb not in (None, cls.verb):
             raise InvalidError(
                 f"run `{path}`: this is a run of `outercore {verb}`, not of `{cls.verb}`\n"
-                f"hint: `outercore {verb} --resume {path}` goes on with it"
+                f"hint: `outercore {verb} --resume {quoted(path)}` resumes it"
             )
         return run
+
+    def next_step(self) -> str:
+        """The command for a run that is there already."""
+        return f"`{self._resume}` resumes it"
+
+    @property
+    def _resume(self) -> str:
+        return f"outercore {self.verb} --resume {quoted(self.path)}"
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration) -> Identity:
@@ -164,15 +172,13 @@ class RunDirectory:
                 raise
             then = "run the same command again"
             if self._config.exists():
-                then = f"resume with `outercore {self.verb} --resume {self.path}`"
+                then = f"resume with `{self._resume}`"
             first = str(error).partition("\nhint: ")[0]
             raise NoSpaceError(f"{first}\nhint: free some space, then {then}") from error
 
     def write_record(self, record: dict[str, Any]) -> None:
         """Replaces `record.json`."""
-        with device_errors(
-            f"run record `{self._record}`", f"go on with `outercore {self.verb} --resume RUN`"
-        ):
+        with device_errors(f"run record `{self._record}`", f"resume with `{self._resume}`"):
             replace_file(self._storage, self._record, _to_json(record))
 
     def record(self) -> dict[str, Any]:
@@ -187,7 +193,7 @@ class RunDirectory:
         except ValueError as error:
             raise CorruptError(
                 f"run record `{self._record}`: expected JSON, found: {error}\n"
-                f"hint: `outercore {self.verb} --resume {self.path}` writes it again"
+                f"hint: `{self._resume}` writes it again"
             ) from None
         return found
 

@@ -14,11 +14,11 @@ from outercore._native import Addition, Progress
 from outercore.batch_arrays import RESERVED
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
+from outercore.file_ids import first_id_of, names_of_nodes
 from outercore.graph import Graph
 from outercore.graph_arrays import require_one_name
 from outercore.many_graphs import has_graphs
 from outercore.names import Names
-from outercore.outputs import names_of_nodes
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
 from outercore.sources.graph import (
@@ -125,10 +125,14 @@ class _Opening:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_nodes(graph)
         memory = parse_size(options.memory) // 4
-        self._reading = Reading(
-            given.text, given.fill, given.keeps_gaps, memory, ids=by_name(names)
-        )
-        self._is_named = names is not None
+        reading = Reading(given.text, given.fill, given.keeps_gaps, memory)
+        self._is_named = isinstance(names, Names)
+        if isinstance(names, Names):
+            self._reading = replace(reading, ids=by_name(names))
+        else:
+            # An earlier version noted no first id, so the option still counts.
+            first = max(first_id_of(graph), int(given.text.one_based))
+            self._reading = reading.starting_at(first, "as in the files of the data set")
         self._labelled = graph.labelled_type
 
     def all(self) -> list[NodeArray]:
@@ -154,8 +158,8 @@ class _Opening:
                 f"--labels: the data set has labels of `{self._labelled}`, expected none or those"
             )
         self._labelled = node_type or "node"
-        self._require_ids(file)
-        return label_arrays(file, self._reading_of(node_type), self._task, node_type)
+        reading = self._reading_of(node_type, file)
+        return label_arrays(file, reading, self._task, node_type)
 
     def _splits(self) -> list[NodeArray]:
         choice = self._given.splits
@@ -194,8 +198,7 @@ class _Opening:
             node_type, name, file = self._named("--text", text)
             require_text_name(name)
             require_one_name(self._graph, node_type or "node", name, is_text=True)
-            self._require_ids(file)
-            found += open_texts(name, node_type, file, self._reading_of(node_type))[0]
+            found += open_texts(name, node_type, file, self._reading_of(node_type, file))[0]
         return found
 
     def _edge_arrays(self) -> list[NodeArray]:
@@ -210,17 +213,17 @@ class _Opening:
 
     def _rows(self, file: str, node_type: str | None, *, takes_times: bool = False) -> RowSource:
         """The rows of a file, one for each node."""
-        self._require_ids(file)
-        reading = replace(self._reading_of(node_type), takes_times=takes_times)
-        return open_rows(file, reading)
+        reading = self._reading_of(node_type, file)
+        return open_rows(file, replace(reading, takes_times=takes_times))
 
-    def _reading_of(self, node_type: str | None) -> Reading:
+    def _reading_of(self, node_type: str | None, file: str | None = None) -> Reading:
         """How a file is read that is of the nodes of a type; a table may name them by key."""
         count = self._count(node_type)
         if node_type is None:
-            return replace(self._reading, nodes=count)
+            key = None if file is None else self._key_of(file)
+            return replace(self._reading, nodes=count, key=key)
         keys = self._graph.keys_of(node_type)
-        return replace(self._reading, nodes=count, ids=_no_keys if keys is None else by_name(keys))
+        return replace(self._reading, nodes=count, ids=_NO_KEYS if keys is None else by_name(keys))
 
     def _count(self, node_type: str | None) -> int:
         """The nodes of a type."""
@@ -231,17 +234,26 @@ class _Opening:
             )
         return counts[node_type or "node"]
 
-    def _require_ids(self, file: str) -> None:
-        """Errors: `InvalidError` for a table without ids where nodes have names."""
+    def _key_of(self, file: str) -> str | None:
+        """The first column that is no value, where nodes have names and no column is called `id`.
+        A key that is no name is refused.
+
+        Errors: `InvalidError` for a table of values alone.
+        """
         spec = FileSpec.parse(file, may_leave_out=True)
         if not self._is_named or is_array(spec):
-            return
-        if node_columns(spec, open_node_table(spec, self._reading)).key is None:
-            raise InvalidError(
-                f"`{file}`: no column of ids, and the nodes have names\n"
-                "hint: call the column with the names `id`; or write a `.npy` with a row for each "
-                "node, in the order of `graph.entity_names()`"
-            )
+            return None
+        table = open_node_table(spec, self._reading)
+        if node_columns(spec, table).key is not None:
+            return None
+        others = [name for name in table.names if name not in spec.columns]
+        if table.is_named and others and len(table.names) > 1:
+            return others[0]
+        raise InvalidError(
+            f"`{file}`: no column of ids, and the nodes have names\n"
+            "hint: add a column with the names; or write a `.npy` with a row for each node, in the "
+            "order of `graph.entity_names()`"
+        )
 
     def _type_of(self, option: str, text: str, example: str) -> tuple[str | None, str]:
         """The node type and the file that a text names."""
@@ -272,10 +284,8 @@ class _Opening:
             )
 
 
-def by_name(names: Names | None) -> NodeIds | None:
-    """Ids of nodes that a column calls by their names; `None` where they have none."""
-    if names is None:
-        return None
+def by_name(names: Names) -> NodeIds:
+    """Ids of nodes that a column calls by their names."""
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         row = 0
@@ -290,7 +300,7 @@ def by_name(names: Names | None) -> NodeIds | None:
             row += len(found)
             yield found
 
-    return ids
+    return NodeIds(ids, names.names)
 
 
 def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
@@ -299,3 +309,6 @@ def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         f"`{table.path}`: column `{key}` holds keys, and the nodes of this type have none\n"
         f"hint: leave the column `{key}` out, and write a row for each node in their order"
     )
+
+
+_NO_KEYS = NodeIds(_no_keys, lambda nodes: nodes.tolist())

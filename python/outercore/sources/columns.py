@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from outercore.errors import InvalidError
@@ -54,10 +55,12 @@ def may_be_ids(name: str) -> bool:
     return _MAYBE_IDS.fullmatch(name) is not None and plain(name) not in SOURCES | TARGETS
 
 
-def id_column(table: Table) -> str | None:
-    """The column that keys the rows of a node table, if its name says so."""
+def id_column(table: Table, key: str | None = None) -> str | None:
+    """The column that keys the rows of a node table: `key`, else the one whose name says so."""
     if not table.is_named:
         return None
+    if key in table.names:
+        return key
     return next((name for name in table.names if _is_id(name)), None)
 
 
@@ -75,13 +78,15 @@ class NodeColumns:
     values: list[str]
 
 
-def node_columns(spec: FileSpec, table: Table) -> NodeColumns:
+def node_columns(spec: FileSpec, table: Table, key: str | None = None) -> NodeColumns:
     """The columns of a node table: those that `spec` chooses, else all but the key.
+
+    `key` is what the column of ids is called, where the user has said it.
 
     Errors: `InvalidError` where nothing but a key is left, or a chosen column comes twice.
     """
     _require_distinct(spec)
-    key = id_column(table)
+    key = id_column(table, key)
     if spec.columns:
         return NodeColumns(None if key in spec.columns else key, list(spec.columns))
     values = [name for name in table.names if name != key and name not in spec.without]
@@ -104,8 +109,8 @@ class EdgeColumns:
     others: list[str]
 
 
-def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
-    """The two columns that `spec` chooses, else the first two.
+def edge_columns(spec: FileSpec, table: Table, values: Container[str] = ()) -> EdgeColumns:
+    """The two columns that `spec` chooses, else the first two that are not `values`.
 
     Errors: `InvalidError` where columns that are called like an edge's ends are elsewhere, where
     one of the first two holds dates or times, or a chosen column comes twice.
@@ -120,12 +125,15 @@ def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
         _require_distinct(spec)
         source, target = spec.columns
     else:
-        if len(names) < 2:
-            raise InvalidError(f"`{spec}`: expected two columns of node ids, found {len(names)}")
+        may_be_ends = [name for name in names if name not in values]
+        if len(may_be_ends) < 2:
+            raise InvalidError(
+                f"`{spec}`: expected two columns of node ids, found {len(may_be_ends)}"
+            )
         if table.is_named:
-            _require_ends_first(spec, names)
-        _refuse_times(spec, table)
-        source, target = names[:2]
+            _require_ends_first(spec, may_be_ends)
+        _refuse_times(spec, table, may_be_ends)
+        source, target = may_be_ends[:2]
     return EdgeColumns(source, target, [name for name in names if name not in (source, target)])
 
 
@@ -159,12 +167,11 @@ def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
     )
 
 
-def _refuse_times(spec: FileSpec, table: Table) -> None:
+def _refuse_times(spec: FileSpec, table: Table, names: list[str]) -> None:
     """Errors: `InvalidError` where one of the first two columns is a time, which is rarely a node.
 
     Cost: of a text the first batch of rows.
     """
-    names = table.names
     if table.is_named and plain(names[0]) in SOURCES and plain(names[1]) in TARGETS:
         return
     times = [
@@ -175,11 +182,6 @@ def _refuse_times(spec: FileSpec, table: Table) -> None:
     if not times:
         return
     said = f"`{spec.path}`: column `{times[0]}` holds times and would be taken as an end of edges"
-    if not table.is_named:
-        raise InvalidError(
-            f"{said}\nhint: write a line with the names of the columns above the rows, then choose "
-            f"two of them: `{quoted(spec.path)}:SOURCE,TARGET`"
-        )
     ways = other_ends(names, times)
     if not any(is_time(table, name) for name in names[:2]):
         ways.append((names[:2], f"with `{times[0]}` as nodes"))

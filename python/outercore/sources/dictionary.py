@@ -21,6 +21,7 @@ import outercore
 from outercore._native import Names, Progress, Role, TripleImporter
 from outercore.errors import REFUSALS, InvalidError
 from outercore.mapped import blocks, forget, mapped
+from outercore.shell import quoted
 from outercore.sources.columns import (
     EdgeColumns,
     NodeColumns,
@@ -28,13 +29,16 @@ from outercore.sources.columns import (
     node_columns,
 )
 from outercore.sources.edge_arrays import edge_arrays
+from outercore.sources.edge_table import ENDS, EdgeArrayTable
 from outercore.sources.edges import EdgeSource, dates_of, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.inputs import Inputs, node_files, reading_of
 from outercore.sources.key_texts import key_texts
+from outercore.sources.keyed import NodeIds
 from outercore.sources.label_rows import label_columns
 from outercore.sources.named import is_named
+from outercore.sources.named_nodes import NamedRows, key_of, require_rows_of_nodes
 from outercore.sources.parts import Parts
 from outercore.sources.rows import Reading, RowSource, as_times, described, require_rows, table_rows
 from outercore.sources.splits import SplitColumns, require_once, split_columns, split_name
@@ -61,6 +65,11 @@ class _Rows:
     files: tuple[FileState, ...]
     split: SplitColumns | None = None
     """How a table says which nodes belong to a split."""
+
+    @property
+    def taken(self) -> list[str]:
+        """The columns with values."""
+        return self.columns.values
 
     def notes(self) -> list[str]:
         """How a split is read."""
@@ -96,6 +105,8 @@ class NamedInputs:
         self._reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
         parts = Parts()
         self._edges = [_open_edges(text, inputs, parts) for text in inputs.edges]
+        node_table = inputs.node_table
+        self._table = None if node_table is None else self._open_nodes(node_table)
         self._rows = self._open_rows()
         out = Path(out)
         self._place = out.parent / f".{out.name}.names"
@@ -129,7 +140,7 @@ class NamedInputs:
                         others = _named(spec, ends.target, targets, row)
                         importer.push("train", names, _one_name(len(sources)), others, None)
                         row += len(sources)
-                for rows in self._rows:
+                for rows in self._named_rows():
                     assert rows.columns.key is not None
                     row = 0
                     for (ids,) in key_texts(rows.table, [rows.columns.key]):
@@ -144,7 +155,8 @@ class NamedInputs:
         """What decides the id of a name, and so the edges."""
         edges = [" ".join([str(one.spec), *map(str, one.files)]) for one in self._edges]
         rows = [
-            " ".join([f"{one.columns.key}={one.spec}", *map(str, one.files)]) for one in self._rows
+            " ".join([f"{one.columns.key}={one.spec}", *map(str, one.files)])
+            for one in self._named_rows()
         ]
         return [*edges, *rows, reading_of(self._inputs)]
 
@@ -160,21 +172,23 @@ class NamedInputs:
                 pushed(
                     str(spec),
                     _pairs(part),
-                    first_id=None,
                     others=tuple(ends.others),
                     values=table_values(table, ends),
-                    notes=[f"{spec.path}: {described(table)}{one.by_name}; nodes by a dictionary"],
+                    notes=[f"{spec.path}: {_described(table)}{one.by_name}; nodes by a dictionary"],
                     files=one.files,
                     dates=dates_of(table, ends),
                 )
             )
         values, notes = edge_arrays(edges, self._inputs.edge_values, self._reading)
+        if self._table is not None:
+            self._require_known(names, self._table)
         arrays = self._node_arrays(names)
         arrays += [
             NodeArray("names", f"entity.{part}", _stored(names, f"names/entity.{part}"))
             for part in _PARTS
         ]
         shown = [note for edge in edges for note in edge.notes]
+        shown += self._notes_on_table()
         shown += [note for array in arrays for note in array.rows.notes]
         return GraphSource(
             edges,
@@ -186,14 +200,18 @@ class NamedInputs:
         )
 
     def _node_arrays(self, names: Any) -> list[NodeArray]:
-        found, first = [], 0
+        found, first = [], 0 if self._table is None else self._table.table.rows
         for rows in self._rows:
             ids = _array(names, "triples/valid")[first : first + rows.table.rows, 0]
             first += len(ids)
             if rows.role == "split":
                 found.append(NodeArray("split", rows.name, _ids(rows, ids)))
                 continue
-            reading = replace(self._reading, nodes=int(names.num_nodes), ids=_sliced(ids))
+            reading = replace(
+                self._reading,
+                nodes=int(names.num_nodes),
+                ids=NodeIds(_sliced(ids), names.entity_names),
+            )
             if rows.role == "names":
                 found += table_texts(
                     rows.name, None, rows.spec, rows.table, rows.columns, reading, rows.files
@@ -211,6 +229,60 @@ class NamedInputs:
             own = replace(arrays[0], rows=replace(arrays[0].rows, files=rows.files))
             found += [own, *arrays[1:]]
         return found
+
+    def _open_nodes(self, text: str) -> _Rows:
+        """The table of nodes."""
+        spec = FileSpec.parse(text)
+        refuse_foreign(spec.path)
+        if suffix_of(spec.path) in _ARRAYS:
+            raise _without_order(str(spec))
+        files = states(spec.path)
+        table = _open_nodes(spec, self._inputs.text)
+        return _Rows("array", "", spec, table, NodeColumns(key_of(spec, table), []), files)
+
+    @property
+    def _key(self) -> str | None:
+        """What the column of names is called in tables, where the user says it."""
+        return None if self._table is None else self._table.columns.key
+
+    def _named_rows(self) -> list[_Rows]:
+        """All tables of nodes."""
+        return self._rows if self._table is None else [self._table, *self._rows]
+
+    def _require_known(self, names: Any, table: _Rows) -> None:
+        """Errors: as `require_rows_of_nodes`."""
+        triples, first = _array(names, "triples/train"), 0
+        uses = []
+        for edges in self._edges:
+            part = triples[first : first + edges.table.rows]
+            first += len(part)
+            ends = (edges.columns.source, edges.columns.target)
+            uses.append(NamedRows(edges.spec, ends, part[:, ::2]))
+        nodes, first = _array(names, "triples/valid")[:, 0], 0
+        of_tables = []
+        for rows in [table, *self._rows]:
+            assert rows.columns.key is not None
+            part = nodes[first : first + rows.table.rows]
+            first += len(part)
+            of_tables.append(NamedRows(rows.spec, (rows.columns.key,), part))
+        require_rows_of_nodes(
+            of_tables[0],
+            [*uses, *of_tables[1:]],
+            int(names.num_nodes),
+            lambda node: str(names.entity_names([node])[0]),
+        )
+
+    def _notes_on_table(self) -> list[str]:
+        """How the table of nodes is read."""
+        if self._table is None:
+            return []
+        spec, table, key = self._table.spec, self._table.table, self._table.columns.key
+        taken = {name for rows in self._rows if rows.spec.path == spec.path for name in rows.taken}
+        left = [name for name in table.names if name != key and name not in taken]
+        shown = ", ".join(f"`{name}`" for name in left[:6])
+        more = f" and {len(left) - 6} more" if len(left) > 6 else ""
+        note = f"{spec.path}: {described(table)}; nodes by column `{key}`"
+        return [note + (f"; not taken: {shown}{more}" if left else "")]
 
     def _open_rows(self) -> list[_Rows]:
         if self._inputs.splits.archive is not None:
@@ -231,16 +303,24 @@ class NamedInputs:
         files = states(spec.path)
         table = _open_nodes(spec, self._inputs.text)
         if role == "split":
-            split = split_columns(name, spec, table)
+            split = split_columns(name, spec, table, self._key)
             columns = NodeColumns(split.ids, [split.mask] if split.mask else [])
         else:
-            split, columns = None, node_columns(spec, table)
+            split, columns = None, node_columns(spec, table, self._key)
         if columns.key is None:
+            way = f"call the column with the names `{self._key}`"
+            others = [one for one in table.names if one not in spec.columns]
+            if self._key is None and others:
+                chosen = FileSpec(spec.path, (others[0],))
+                way = f"name the column of keys: `--nodes {quoted(str(chosen))}`"
             raise InvalidError(
-                f"`{spec}`: no column of ids, and nodes with names have no order\n"
-                "hint: call the column with the names `id`"
+                f"`{spec}`: no column of ids, and nodes with names have no order\nhint: {way}"
             )
         return _Rows(role, name, spec, table, columns, files, split)
+
+
+def _described(table: Table) -> str:
+    return "array" if isinstance(table, EdgeArrayTable) else described(table)
 
 
 def _without_order(file: str) -> InvalidError:
@@ -265,8 +345,7 @@ def _refuse_options(inputs: Inputs) -> None:
         raise InvalidError("--nodes: the dictionary counts the nodes")
     for option, is_given in (
         ("--one-based", inputs.text.one_based),
-        ("--format", inputs.format not in ("auto", "text")),
-        ("--edge-shape", inputs.edge_shape is not None),
+        ("--format", inputs.format not in ("auto", "text", "npy")),
         ("--ogb-split", inputs.ogb_split is not None),
         ("--relation", inputs.relation is not None),
     ):
@@ -280,22 +359,25 @@ def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
     Errors: `InvalidError` for files whose format says what the ids are.
     """
     what = (
-        "expected text or Parquet by `--ids dictionary`\nhint: leave out `--ids dictionary`: the "
-        "ids are taken as they are"
+        "expected text, Parquet or `.npy` by `--ids dictionary`\n"
+        "hint: leave out `--ids dictionary`: the ids are taken as they are"
     )
     if is_named(text):
         raise InvalidError(f"`{text}`: its nodes have numbers from 0, {what}")
     spec = FileSpec.parse(text)
     refuse_foreign(spec.path)
     is_table = is_parquet(spec.path) or spec.path.is_file()
-    if not is_table or suffix_of(spec.path) in _ARRAYS:
+    if not is_table or suffix_of(spec.path) == ".npz":
         raise InvalidError(f"`{spec.path}`: its nodes have numbers from 0, {what}")
     files = states(spec.path)
+    if suffix_of(spec.path) == ".npy":
+        array = EdgeArrayTable(spec, inputs.edge_shape)
+        return _Edges(spec, array, EdgeColumns(*ENDS, []), files, "")
     table = parts.open(spec, inputs.text, "named_edges")
     if isinstance(table, TextTable) and table.file.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
     spec, by_name = parts.by_name(spec, table)
-    columns = edge_columns(spec, table)
+    columns = edge_columns(spec, table, inputs.edge_values.names)
     parts.remember(table, (columns.source, columns.target))
     return _Edges(spec, table, columns, files, by_name)
 
@@ -306,7 +388,7 @@ def _open_nodes(spec: FileSpec, text: TextOptions) -> Table:
     Errors: `InvalidError` for a table without rows, and for lines that may be comments or rows.
     """
     table = open_table(spec, text, "named_table")
-    require_rows(table)
+    require_rows(table, of_names=True)
     return table
 
 

@@ -65,6 +65,11 @@ class EdgeChoice:
         ),
     ] = None
 
+    @property
+    def names(self) -> set[str]:
+        """What may be names of columns: these are no ends of edges."""
+        return {name for one in vars(self).values() if one for name in (one, *one.split(","))}
+
 
 def edge_arrays(
     sources: list[EdgeSource], choice: EdgeChoice, reading: Reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -73,9 +73,13 @@ class EdgeSource:
     notes: list[str] = field(default_factory=list)
     """How the file was understood, to be shown once."""
     nodes: int | None = None
-    """How many nodes the file itself says there are, where the core does not read that."""
-    first_id: int | None = None
-    """The number of the first node, where the format does not say it."""
+    """How many nodes the file itself says there are."""
+    first_id: int = 0
+    """What the input calls the first node."""
+    is_open: bool = False
+    """Whether nothing but the ids says which nodes there are: they may start at 1, or have gaps."""
+    stated: tuple[int, int] | None = None
+    """Nodes and edges that comments of the file speak of."""
     files: tuple[FileState, ...] = ()
     """What it is read from, as it was when it was opened."""
     digest: str = ""
@@ -104,12 +108,13 @@ def open_edges(
     kind: EdgeFormat = "auto",
     options: TextOptions | None = None,
     shape: EdgeShape | None = None,
+    values: Container[str] = (),
     parts: Parts | None = None,
 ) -> EdgeSource:
     """Edges of a file, by its suffix unless `kind` says otherwise.
 
-    `parts` are the files before it, whose columns it has. `shape` tells [2, E] and [E, 2] apart
-    where an array has the shape [2, 2].
+    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2]. `values` are columns
+    that are no ends. `parts` are the files before it, whose columns it has.
 
     Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
     tools; `InvalidError` for a file that can be read in two ways.
@@ -122,20 +127,25 @@ def open_edges(
     if shape is not None and kind not in ("npy", "npz"):
         raise InvalidError(f"--edge-shape: expected an array, found `{path}`")
     if kind in ("text", "mtx", "dimacs"):
-        return text_edges(spec, kind, options, parts)
+        return text_edges(spec, kind, options, values, parts)
     first = int(options.one_based) if options is not None else 0
     if kind == "npy":
-        return _npy_edges(spec, shape, first)
+        return replace(_npy_edges(spec, shape, first), is_open=True)
     if kind == "npz":
         if not spec.columns and is_sparse_matrix(member_names(path)):
             return _sparse(path)
         member = open_member(path, spec.columns or _edge_member(path))
-        return replace(npz_edges(member, shape, first), notes=other_members(member))
-    return _parquet_edges(spec, first, parts or Parts())
+        found = npz_edges(member, shape, first)
+        return replace(found, notes=other_members(member), is_open=True)
+    return _parquet_edges(spec, first, values, parts or Parts())
 
 
 def text_edges(
-    spec: FileSpec, kind: EdgeFormat, options: TextOptions | None, parts: Parts | None = None
+    spec: FileSpec,
+    kind: EdgeFormat,
+    options: TextOptions | None,
+    values: Container[str] = (),
+    parts: Parts | None = None,
 ) -> EdgeSource:
     """Edges of a text, read by the core; its other columns are read from the file again."""
     conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
@@ -153,14 +163,13 @@ def text_edges(
         require_column(table, name)
     spec, by_name = parts.by_name(spec, table)
     try:
-        ends = edge_columns(spec, table)
+        ends = edge_columns(spec, table, values)
     except InvalidError as error:
         raise _or_triples(error, spec, file) from None
     parts.remember(table, (ends.source, ends.target))
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
-    first = file.first_id if file.format == "delimited" else None
 
     def feed(importer: Importer, _nodes: int | None) -> None:
         try:
@@ -175,7 +184,10 @@ def text_edges(
         table_values(table, ends),
         own if own in ends.others else None,
         [f"{spec.path}: {file.described()}{by_name}"],
-        first_id=first,
+        nodes=file.nodes,
+        first_id=file.first_id,
+        is_open=file.format == "delimited",
+        stated=file.stated,
         files=files,
         dates=dates_of(table, ends),
     )
@@ -186,10 +198,8 @@ def _or_triples(error: InvalidError, spec: FileSpec, file: TextFile) -> InvalidE
     said, _, hint = str(error).partition("\nhint: ")
     if not hint or spec.columns or not _may_be_triples(file):
         return error
-    # The command that follows a hint is that of its first option in backticks.
-    hint = hint.replace("`--ids dictionary`", "--ids dictionary")
     return InvalidError(
-        f"{said}\nhint: {hint}; three columns of head, relation and tail: `--triples`"
+        f"{said}\nhint: say which: {hint}; three columns of head, relation and tail: `--triples`"
     )
 
 
@@ -206,14 +216,13 @@ def _may_be_triples(file: TextFile) -> bool:
     )
 
 
-def pushed(name: str, batches: Batches, first_id: int | None = 0, **more: Any) -> EdgeSource:
-    """Edges that come in batches of sources and targets; their ids start at `first_id`, at 0 where
-    the format says so (`None`)."""
+def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
 
     def feed(importer: Importer, nodes: int | None) -> None:
         row = 0
         for batch in batches():
-            source, target = (_from_zero(name, ids, first_id or 0, row, nodes) for ids in batch)
+            source, target = (_from_zero(name, ids, first_id, row, nodes) for ids in batch)
             row += len(source)
             importer.push_edges(source, target)
 
@@ -238,15 +247,14 @@ def _from_zero(
         place = int(np.argmax(ids >= 2**63))
         raise InvalidError(
             f"`{name}`: row {row + place}: node id {ids[place]}, expected less than 2^63\n"
-            "hint: nodes with sparse numbers: `--ids dictionary`"
+            "hint: nodes with sparse numbers: write the edges as text or Parquet, and add --ids "
+            "dictionary"
         )
     if nodes is not None and len(ids) and int(ids.max()) >= nodes + first_id:
         place = int(np.argmax(ids >= nodes + first_id))
         raise InvalidError(
             f"`{name}`: row {row + place}: node id {ids[place]} is out of range: the graph has "
-            f"{nodes} nodes ({first_id} to {nodes - 1 + first_id})\n"
-            "hint: give a row of every node, raise or leave out `--nodes`, or say `--one-based` "
-            "where ids start at 1"
+            f"{nodes} nodes ({first_id} to {nodes - 1 + first_id})"
         )
     numbers = np.ascontiguousarray(ids).astype(np.int64, copy=False)
     return numbers - first_id if first_id else numbers
@@ -348,18 +356,19 @@ def _sparse(path: Path) -> EdgeSource:
         own_weight="data",
         notes=[f"{path}: SciPy {found.format} matrix of {found.nodes:,} nodes"],
         nodes=found.nodes,
-        first_id=None,
         files=files,
     )
 
 
-def _parquet_edges(spec: FileSpec, first_id: int, parts: Parts) -> EdgeSource:
+def _parquet_edges(
+    spec: FileSpec, first_id: int, values: Container[str], parts: Parts
+) -> EdgeSource:
     files = states(spec.path)
     table = ParquetTable(spec.path)
     for name in spec.columns:
         require_column(table, name)
     spec, by_name = parts.by_name(spec, table)
-    ends = edge_columns(spec, table)
+    ends = edge_columns(spec, table, values)
     parts.remember(table, (ends.source, ends.target))
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
@@ -382,6 +391,7 @@ def _parquet_edges(spec: FileSpec, first_id: int, parts: Parts) -> EdgeSource:
         others=tuple(ends.others),
         values=table_values(table, ends),
         notes=[f"{spec.path}: {described(table)}{by_name}"],
+        is_open=True,
         files=files,
         dates=dates_of(table, ends),
     )
@@ -416,6 +426,12 @@ def _times(table: Table, name: str, _mirrored: bool) -> Iterator[NDArray[Any]]:
 
 
 def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
+    for name in names:
+        if table.kind(name).startswith(("list", "large_list", "fixed_size_list")):
+            raise InvalidError(
+                f"`{table.path}`: column `{name}`: expected numbers, found {table.kind(name)}\n"
+                "hint: write each value of the lists as a column of its own"
+            )
     dtype = common_type(table, names)
     file = getattr(table, "file", None)
     # What an entry of a symmetric file stands for besides itself.

@@ -27,7 +27,7 @@ _PAGE = ("a web page", "fetch the file itself: the page may be an error, or name
 _METIS = (
     "a METIS graph",
     "without weights, in a shell: `awk 'NR > 1 {for (i = 1; i <= NF; i++) print NR - 1, $i}' FILE "
-    "> edges.txt`, then import that with `--one-based`",
+    "> edges.txt`, whose ids start at 1 (--one-based)",
 )
 _WEBGRAPH = ("a WebGraph graph", _ARCS)
 _ARCHIVE = ("an archive of files", "unpack it and import the files")

@@ -16,6 +16,7 @@ from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.sources.edge_arrays import EdgeArray
+from outercore.sources.edge_visitor import with_range
 from outercore.sources.edges import EdgeSource
 from outercore.sources.many_graphs import GraphLevel, add_graphs, is_unfinished, require_inside
 from outercore.sources.rows import RowSource, count_rows
@@ -54,6 +55,12 @@ class GraphSource:
     """Which nodes belong to which graph, in a data set of many."""
     also_read: tuple[FileState, ...] = ()
     """What was read besides edges and arrays."""
+
+    @property
+    def first_id(self) -> int:
+        """What the inputs call node 0; 0 where they disagree."""
+        found = {edge.first_id for edge in self.edges}
+        return found.pop() if len(found) == 1 else 0
 
     def inputs(self) -> list[str]:
         """The names of all inputs, for the provenance."""
@@ -177,6 +184,7 @@ def import_graph(
     described = {
         "memory": parse_size(options.memory),
         "nodes": nodes,
+        "first_id": source.first_id,
         "undirected": bool(undirected),
         "self_loops": options.self_loops,
         "duplicates": options.duplicates,
@@ -228,7 +236,10 @@ def _import_nodes(
     require_comparable([*source.arrays, *of_edges])
     with Importer(out, described, progress) as importer:
         for edges in source.edges:
-            edges.feed(importer, described["nodes"])
+            try:
+                edges.feed(importer, described["nodes"])
+            except InvalidError as error:
+                raise with_range(error, edges, described["nodes"]) from None
         for array in [*source.arrays, *of_edges]:
             feed_array(importer, array, options, progress)
         require_unchanged(source.files())

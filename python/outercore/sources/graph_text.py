@@ -80,7 +80,7 @@ def open_graph_text(path: Path) -> GraphSource:
         arrays.append(NodeArray("features", "x", rows))
     level = GraphLevel(first, sum(counts), {"y": classes}, local_ids=True)
     return GraphSource(
-        [pushed(str(path), lambda: _arcs(path), None, files=files)],
+        [pushed(str(path), lambda: _arcs(path), files=files)],
         arrays,
         level.nodes,
         False,

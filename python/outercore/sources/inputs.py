@@ -45,6 +45,8 @@ class Inputs:
     arrays: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     nodes: int | None = None
+    node_table: str | None = None
+    """`FILE` or `FILE:KEY`: a row a node, and the column by which other files name it."""
     ogb_split: str | None = None
     relation: str | None = None
     """Of a data set of triples; all relations without it."""
@@ -79,7 +81,11 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         inputs.memory // 4,
         outside_files=inputs.outside_files,
     )
-    source = with_graphs(_edges(inputs, reading), inputs, reading)
+    source = _edges(inputs, reading)
+    if source.graphs is None and inputs.graph_ids is None:
+        first_id = max(source.first_id, int(inputs.text.one_based))
+        reading = reading.starting_at(first_id, f"as in `{inputs.edges[0]}`")
+    source = with_graphs(source, inputs, reading)
     if source.graphs is not None:
         # Labels and splits are those of graphs.
         inputs = replace(inputs, labels=None, splits=SplitChoice(), nodes=source.graphs.nodes)
@@ -99,6 +105,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     own = [array for array in source.edge_arrays if array.name not in named]
     notes = [
         *source.notes,
+        *_disagreement(source, inputs),
         *(note for edges in source.edges for note in edges.notes),
         *(note for array in given for note in array.rows.notes),
         *notes,
@@ -111,6 +118,17 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         notes=notes,
         reading=reading_of(inputs),
     )
+
+
+def _disagreement(source: GraphSource, inputs: Inputs) -> list[str]:
+    """A note on files whose ids start at 0 beside others whose ids start at 1."""
+    by_first = {edge.first_id: edge.name for edge in source.edges}
+    if len(by_first) < 2:
+        return []
+    return [
+        f"ids start at 1 in `{by_first[1]}` and at 0 in `{by_first[0]}`: results have them from 0; "
+        "if all start at 1, say `--one-based`"
+    ]
 
 
 def reading_of(inputs: Inputs) -> str:
@@ -153,8 +171,10 @@ def _edges(inputs: Inputs, reading: Reading) -> GraphSource:
     if many is not None:
         return many
     kind, shape = cast(EdgeFormat, inputs.format), inputs.edge_shape
-    parts = Parts()
-    return GraphSource([open_edges(text, kind, inputs.text, shape, parts) for text in inputs.edges])
+    values, parts = inputs.edge_values.names, Parts()
+    return GraphSource(
+        [open_edges(text, kind, inputs.text, shape, values, parts) for text in inputs.edges]
+    )
 
 
 def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphSource:

@@ -40,6 +40,16 @@ def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Ite
         yield list(parts)
 
 
+def padded_in(table: Table, name: str) -> int:
+    """The whole numbers with zeros in front in a column of a text, such as `007`.
+
+    Cost: reads the text, unless it was read for its rows.
+    """
+    if not isinstance(table, TextTable):
+        return 0
+    return table.file.profile.padded[table.names.index(name)]
+
+
 def _is_float(table: Table, name: str) -> bool:
     dtype = table.dtype(name)
     return dtype is not None and dtype.kind == "f"

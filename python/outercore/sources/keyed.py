@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -13,15 +13,28 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.sources.table import Table
 
-NodeIds = Callable[[Table, str], Iterator[NDArray[np.int64]]]
-"""Turns a column of ids into node ids, batch by batch: numbers, or names by a dictionary."""
+Lookup = Callable[[Table, str], Iterator[NDArray[np.int64]]]
+Called = Callable[[NDArray[np.int64]], Sequence[int | str]]
+
+
+@dataclass(frozen=True)
+class NodeIds:
+    """How the ids of a table are read, and how messages call the nodes."""
+
+    lookup: Lookup
+    """The nodes of a column, batch by batch: by numbers, or names by a dictionary."""
+    called: Called
+    """What the table calls the nodes at these positions."""
+
 
 _Batch = TypeVar("_Batch", bound=Sized)
 _SHOWN = 5
 
 
-def numbered(first_id: int = 0) -> NodeIds:
-    """Ids that are numbers from `first_id` on."""
+def numbered(first_id: int = 0, why: str = "") -> NodeIds:
+    """Ids that are numbers from `first_id` on; `why` says what has them from 1."""
+
+    start = f": ids start at 1, {why}" if first_id else ""
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         if table.dtype(key) is None:
@@ -37,12 +50,12 @@ def numbered(first_id: int = 0) -> NodeIds:
                 place = int(wrong[0])
                 raise InvalidError(
                     f"`{table.path}`: row {row + place}: node id {batch[place, 0]} in column "
-                    f"`{key}`, expected {first_id} or more"
+                    f"`{key}`, expected {first_id} or more{start}"
                 )
             row += len(column)
             yield column
 
-    return ids
+    return NodeIds(ids, lambda nodes: (nodes + first_id).tolist())
 
 
 @dataclass(frozen=True)
@@ -71,12 +84,14 @@ class KeyedRows:
         if self.nodes is not None:
             return self.nodes
         largest = max(
-            (int(ids.max()) for ids in self.ids(self.table, self.key) if len(ids)), default=-1
+            (int(ids.max()) for ids in self.ids.lookup(self.table, self.key) if len(ids)),
+            default=-1,
         )
         rows = self.table.rows
         if largest >= 4 * rows + 1024:
             raise InvalidError(
-                f"`{self.table.path}`: the largest id in column `{self.key}` is {largest}, and "
+                f"`{self.table.path}`: the largest id in column `{self.key}` is "
+                f"{self._listed(np.array([largest]))}, and "
                 f"there are {rows:,} rows\nhint: nodes with sparse numbers: `--ids dictionary`"
             )
         return largest + 1
@@ -95,12 +110,13 @@ class KeyedRows:
         rows = np.zeros((last - first, self.width), self.dtype)
         met = np.zeros(last - first, bool)
         row = 0
-        for ids, batch in alongside(self.ids(self.table, self.key), self.values()):
+        for ids, batch in alongside(self.ids.lookup(self.table, self.key), self.values()):
             if self.nodes is not None and len(ids) and int(ids.max()) >= self.nodes:
                 place = int(np.argmax(ids >= self.nodes))
                 raise InvalidError(
                     f"`{self.table.path}`: row {row + place}: column `{self.key}` names node "
-                    f"{ids[place]}, the graph has nodes 0 to {self.nodes - 1}"
+                    f"{self._listed(ids[place : place + 1])}, the graph has nodes "
+                    f"{self._range(self.nodes)}"
                 )
             inside = (ids >= first) & (ids < last)
             places = ids[inside] - first
@@ -111,10 +127,12 @@ class KeyedRows:
         if not met.all():
             absent = np.flatnonzero(~met)
             if self.absent is None:
+                hint = "give every node a row"
+                if [*absent + first] == [0] and self.ids.called(absent) == [0]:
+                    hint = "if ids start at 1: `--one-based`; else give every node a row"
                 raise InvalidError(
                     f"`{self.table.path}`: column `{self.key}` has no row for "
-                    f"{len(absent):,} nodes: {_listed(absent + first)}\n"
-                    "hint: give every node a row"
+                    f"{len(absent):,} nodes: {self._listed(absent + first)}\nhint: {hint}"
                 )
             rows[absent] = self.absent
         return rows
@@ -127,8 +145,17 @@ class KeyedRows:
         if len(again):
             raise InvalidError(
                 f"`{self.table.path}`: column `{self.key}` has several rows for "
-                f"{len(again):,} nodes: {_listed(again + first)}\nhint: keep one row for each node"
+                f"{len(again):,} nodes: {self._listed(again + first)}\n"
+                "hint: keep one row for each node"
             )
+
+    def _range(self, nodes: int) -> str:
+        first, *_, last = self.ids.called(np.array([0, nodes - 1]))
+        return f"{first} to {last}"
+
+    def _listed(self, nodes: NDArray[np.int64]) -> str:
+        more = ", ..." if len(nodes) > _SHOWN else ""
+        return ", ".join(map(str, self.ids.called(nodes[:_SHOWN]))) + more
 
 
 def alongside(
@@ -141,8 +168,3 @@ def alongside(
             left = np.concatenate([left, next(ids)])
         yield left[: len(batch)], batch
         left = left[len(batch) :]
-
-
-def _listed(ids: NDArray[Any]) -> str:
-    more = ", ..." if len(ids) > _SHOWN else ""
-    return ", ".join(str(int(node)) for node in ids[:_SHOWN]) + more

@@ -15,8 +15,15 @@ from outercore.sources.classes import class_names, numbered_classes
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.exact import exactly
 from outercore.sources.graph import NodeArray
-from outercore.sources.rows import Reading, is_array, open_node_table, open_rows, table_rows
-from outercore.sources.table import FileSpec, Missing, ParquetTable, Table
+from outercore.sources.key_texts import padded_in
+from outercore.sources.rows import (
+    Reading,
+    is_array,
+    open_node_table,
+    open_rows,
+    table_rows,
+)
+from outercore.sources.table import FileSpec, Missing, ParquetTable, Table, TextTable
 from outercore.sources.unchanged import states
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")
@@ -45,7 +52,9 @@ def label_arrays(
         return [NodeArray("labels", "y", rows, node_type)]
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    found = label_columns(spec, table, node_columns(spec, table), reading, task, node_type)
+    found = label_columns(
+        spec, table, node_columns(spec, table, reading.key), reading, task, node_type
+    )
     return [replace(found[0], rows=replace(found[0].rows, files=files)), *found[1:]]
 
 
@@ -63,6 +72,7 @@ def label_columns(
     names = None if task == "regression" else _names(table, columns.values)
     if names is None:
         rows = table_rows(spec, table, columns, reading, missing, absent)
+        rows = replace(rows, notes=[*rows.notes, *_on_zeros(table, columns.values)])
         return [NodeArray("labels", "y", rows, node_type)]
     (column,) = columns.values
     coded: Any = _Codes(table, column, names)
@@ -70,6 +80,17 @@ def label_columns(
     note = numbered_classes(f"`{table.path}`: column `{column}`", len(names))
     rows = replace(rows, notes=[*rows.notes, note])
     return [NodeArray("labels", "y", rows, node_type), *class_names(names)]
+
+
+def _on_zeros(table: Table, columns: list[str]) -> list[str]:
+    """Notes on labels with zeros in front, of which others may be the same number."""
+    counts = {name: padded_in(table, name) for name in columns}
+    return [
+        f"`{table.path}`: column `{name}`: {count:,} labels have zeros in front: as numbers, `007` "
+        "and `7` are one class; a Parquet file with texts keeps them apart"
+        for name, count in counts.items()
+        if count
+    ]
 
 
 def words_of(table: Table, column: str) -> Iterator[pa.Array]:
@@ -88,7 +109,7 @@ def _names(table: Table, columns: list[str]) -> pa.Array | None:
     """The classes of one column of words, sorted; `None` for anything else.
 
     In a text file a number among the words shows that the column was meant to hold numbers. Parquet
-    has a type for words.
+    and Neo4j have a type for words.
     """
     if len(columns) != 1 or table.kind(columns[0]) != "text":
         return None
@@ -96,7 +117,7 @@ def _names(table: Table, columns: list[str]) -> pa.Array | None:
     for batch in words_of(table, columns[0]):
         known = pc.unique(batch.filter(pc.invert(_is_missing(batch))))
         found.update(known.to_pylist())
-    is_typed = isinstance(table, ParquetTable)
+    is_typed = not isinstance(table, TextTable)
     if not found or (not is_typed and any(map(_is_number, found))):
         return None
     return pa.array(sorted(found), pa.large_string())

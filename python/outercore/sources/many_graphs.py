@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from outercore import _core, _native
 from outercore.errors import InvalidError
 from outercore.many_graphs import FIRST, PREFIX, SPLITS
+from outercore.sources.edge_visitor import EdgeVisitor
 from outercore.sources.edges import EdgeSource
-from outercore.sources.npy import open_npy
-from outercore.sources.table import FileSpec
-
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,8 @@ def first_nodes(ids: NDArray[Any], where: str, start: int = 0) -> NDArray[np.int
         )
     ids = ids.astype(np.int64)
     if ids[0] != start:
-        hint = "\nhint: graphs that count from 1: `--one-based`" if ids[0] == 1 else ""
-        raise InvalidError(f"{where}: row 0: graph {ids[0]}, expected {start}{hint}")
+        why = ": graphs count from 0, or from 1 with `--one-based`" if ids[0] == 1 else ""
+        raise InvalidError(f"{where}: row 0: graph {ids[0]}, expected {start}{why}")
     steps = np.diff(ids)
     if len(wrong := np.flatnonzero((steps < 0) | (steps > 1))):
         row = int(wrong[0])
@@ -173,31 +170,15 @@ def require_inside(edges: list[EdgeSource], level: GraphLevel) -> None:
     Errors: `InvalidError` with the row of the first edge that does.
     """
     for source in edges if not level.local_ids else ():
-        source.feed(_Inside(source.name, level), level.nodes)  # type: ignore[arg-type]
+        _Inside(source, level).visit(source, level.nodes)
 
 
-class _Inside:
-    """Stands in for an importer: looks at the edges, and takes none."""
+class _Inside(EdgeVisitor):
+    """Refuses edges between two graphs."""
 
-    def __init__(self, name: str, level: GraphLevel) -> None:
-        self._name, self._level = name, level
+    def __init__(self, source: EdgeSource, level: GraphLevel) -> None:
+        self._name, self._first_id, self._level = source.name, source.first_id, level
         self._row = 0
-
-    def edges_text(self, path: Path, text: str) -> None:
-        layout = json.loads(text)
-        table = _core.TextTable(path, json.dumps(layout["dialect"]))
-        first = layout["dialect"]["first_id"]
-        columns = [layout["source"], layout["target"]]
-        while (flat := table.next(columns, "integers", None)) is not None:
-            ends = flat.reshape(-1, 2) - first
-            self.push_edges(ends[:, 0], ends[:, 1])
-
-    def edges_npy(self, path: Path) -> None:
-        array = open_npy(FileSpec(path, ()), "edge array")
-        columns = array if array.shape[0] == 2 else array.T
-        for first in range(0, columns.shape[1], _CHUNK):
-            part = columns[:, first : first + _CHUNK]
-            self.push_edges(part[0], part[1])
 
     def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         first = self._level.first
@@ -207,11 +188,12 @@ class _Inside:
         graphs = np.searchsorted(first, ends, side="right") - 1
         if len(wrong := np.flatnonzero(outside | (graphs[0] != graphs[1]))):
             at = int(wrong[0])
-            row, (u, v) = self._row + at, ends[:, at]
+            row, (u, v) = self._row + at, ends[:, at] + self._first_id
             if outside[at]:
+                last = self._level.nodes - 1 + self._first_id
                 raise InvalidError(
-                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected less than "
-                    f"{self._level.nodes}: the nodes that have a graph"
+                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected at most {last}: the "
+                    "nodes that have a graph"
                 )
             raise InvalidError(
                 f"`{self._name}`: row {row}: node {u} belongs to graph {graphs[0, at]}, node {v} "

@@ -60,7 +60,7 @@ def open_molecules(path: Path, task: str | None = None) -> GraphSource:
     def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         yield from _bonds(path, bonds.shape[0], first, ends, counts.astype(np.int64))
 
-    edges = pushed(str(path), batches, None, files=files)
+    edges = pushed(str(path), batches, files=files)
     notes = _graph_arrays(path, level, task)
     attributes = []
     if "bond" in member_names(path):

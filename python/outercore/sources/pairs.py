@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.file_ids import FileIds, NodeNames
 from outercore.names import Names
 from outercore.sources.columns import EdgeColumns, edge_columns
 from outercore.sources.edges import oriented
@@ -26,17 +27,17 @@ _OTHERS = (".npz", ".mtx", ".gr", ".dimacs", ".nt")
 
 @dataclass(frozen=True)
 class PairList:
-    """Pairs of nodes in a file: by names where the data set has `names`, else by ids.
+    """Pairs of nodes in a file: by names where the data set has some, else by the ids that files
+    have for the nodes.
 
     Rows count from 0.
     """
 
     spec: FileSpec
-    nodes: int
-    names: Names | None
+    ids: NodeNames
 
     @classmethod
-    def parse(cls, text: str, nodes: int, names: Names | None) -> PairList:
+    def parse(cls, text: str, ids: NodeNames) -> PairList:
         """The list in `FILE` or `FILE:SOURCE,TARGET`.
 
         Errors: `NotFoundError` where there is no such file; `UnsupportedError` for formats of
@@ -48,26 +49,30 @@ class PairList:
                 f"edges `{spec.path}`: expected a list of pairs\n"
                 "hint: give a text, Parquet, or `.npy` [edges, 2] or [2, edges]"
             )
-        return cls(spec, nodes, names)
+        return cls(spec, ids)
 
     def chunks(self) -> Iterator[NDArray[np.int64]]:
-        """The pairs [n, 2] in the order of the file.
+        """The positions of the pairs, [n, 2], in the order of the file.
 
         Errors: `InvalidError` for what is no node, with its row.
         """
+        if isinstance(self.ids, Names):
+            yield from self._named(self.ids)
+            return
         first = 0
-        for pairs in self._ids() if self.names is None else self._named(self.names):
-            bad = (pairs < 0) | (pairs >= self.nodes)
+        for pairs in self._numbers():
+            found = pairs - self.ids.first
+            bad = (found < 0) | (found >= len(self.ids))
             if bad.any():
                 row, end = (int(at) for at in np.argwhere(bad)[0])
                 raise InvalidError(
-                    f"edges `{self.spec}`: row {first + row}: node {pairs[row, end]}, expected 0 "
-                    f"to {self.nodes - 1}"
+                    f"edges `{self.spec}`: row {first + row}: node {pairs[row, end]}, expected "
+                    f"{self.ids.range}"
                 )
-            yield pairs
+            yield found
             first += len(pairs)
 
-    def _ids(self) -> Iterator[NDArray[np.int64]]:
+    def _numbers(self) -> Iterator[NDArray[np.int64]]:
         if suffix_of(self.spec.path) == ".npy":
             yield from self._array()
             return
@@ -114,7 +119,7 @@ class PairList:
 
     @cached_property
     def _table(self) -> Table:
-        purpose: Purpose = "edges" if self.names is None else "named_edges"
+        purpose: Purpose = "edges" if isinstance(self.ids, FileIds) else "named_edges"
         try:
             return open_table(self.spec, purpose=purpose)
         except InvalidError as error:

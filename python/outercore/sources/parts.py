@@ -18,6 +18,7 @@ from outercore.sources.table import (
     ParquetTable,
     Table,
     TextTable,
+    are_named,
     is_parquet,
     require_columns,
 )
@@ -58,7 +59,7 @@ class Parts:
         Errors: as `TextFile.detect`.
         """
 
-        def detected(said: TextOptions, *, by_name: bool = bool(chosen)) -> TextFile:
+        def detected(said: TextOptions, *, by_name: bool = are_named(chosen)) -> TextFile:
             return TextFile.detect(
                 path, purpose, said, columns=columns, by_name=by_name, convention=convention
             )
@@ -77,7 +78,11 @@ class Parts:
             found = detected(replace(options, header=False))
             if found.width != first.width:
                 raise error from None
-        if not set(chosen) <= set(found.names or ()) and set(chosen) <= set(first.names):
+        if (
+            are_named(chosen)
+            and not set(chosen) <= set(found.names or ())
+            and set(chosen) <= set(first.names)
+        ):
             plain = detected(options, by_name=False)
             found = plain if plain.names is None else found
         return found.below(first)

@@ -25,6 +25,8 @@ class _Numbers:
     """0 or 1: the number of the first row, where the column counts the rows."""
     is_unique: bool
     """Whether no number comes twice, among the first rows."""
+    is_dense: bool
+    """Whether the numbers are those from 0 or 1 on, none left out and none twice."""
 
 
 def without_counting(
@@ -38,7 +40,7 @@ def without_counting(
 
     `spec` may choose such a column, then it is a value.
 
-    Cost: reads each column that is called so.
+    Cost: reads each column that is called so, and a first column of whole numbers.
     Errors: `InvalidError` for a column that may say that the rows are in another order.
     """
     if not table.is_named:
@@ -55,10 +57,12 @@ def without_counting(
                 raise _other_order(spec, table, columns, name, first_id, rows_of)
             left_out.append(name)
         elif columns.key is None and not _are_ids(spec, table) and len(table.names) > 1:
-            if not counting and not (name == table.names[0] and may_be_ids(name)):
+            if not counting and name != table.names[0]:
                 continue
             found = _numbers(table, name)
-            if found is None or (not counting and not found.is_unique):
+            if found is None or (
+                not counting and not (found.is_unique if may_be_ids(name) else found.is_dense)
+            ):
                 continue
             if found.first not in ((0, 1) if counting else (first_id,)):
                 raise _other_order(spec, table, columns, name, first_id, rows_of)
@@ -79,9 +83,12 @@ def _numbers(table: Table, name: str) -> _Numbers | None:
     if dtype is None or dtype.kind not in "iu" or table.missing(name):
         return None
     row, first, unique = 0, None, True
+    least, largest = np.iinfo(np.int64).max, -1
     head: list[NDArray[Any]] = []
     for batch in table.numbers([name], dtype, "nan"):
         numbers = batch[:, 0]
+        if len(numbers):
+            least, largest = min(least, int(numbers.min())), max(largest, int(numbers.max()))
         if not row and len(numbers):
             first = int(numbers[0]) if numbers[0] <= 1 else None
         if first is not None:
@@ -89,13 +96,12 @@ def _numbers(table: Table, name: str) -> _Numbers | None:
             first = first if np.array_equal(numbers, counted) else None
         if row < _LOOKED_AT:
             head.append(numbers)
-        elif first is None:
-            break
         row += len(numbers)
     if first is None and head:
         every = np.concatenate(head)
         unique = len(np.unique(every)) == len(every)
-    return _Numbers(first, unique)
+    is_dense = unique and row > 1 and least in (0, 1) and largest - least + 1 == row
+    return _Numbers(first, unique, is_dense)
 
 
 def _other_order(
@@ -109,7 +115,9 @@ def _other_order(
     others = ",".join(value for value in columns.values if value != name)
     ways = []
     if columns.key is None:
-        ways = ["call it `id` to join the rows by it"] if rows_of == "nodes" else []
+        key = quoted(f"{spec.path}:{name}")
+        ways = [f"to join the rows by it: `--nodes {key}`"] if rows_of == "nodes" and name else []
+        ways += ["call it `id`"] if rows_of == "nodes" and not name else []
         ways.append("write the file without it to take the rows as they are")
     elif others:
         ways = [f"choose the columns without it: `{quoted(f'{spec.path}:{others}')}`"]

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.mapped import blocks
-from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.exact import exactly
 from outercore.sources.foreign import refuse_foreign
+from outercore.sources.key_texts import padded_in
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.lists import Batches, is_list, list_rows
+from outercore.sources.no_numbers import no_numbers
 from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.parts import Parts
@@ -67,6 +68,8 @@ class RowSource:
     """Whether NaN stands for values that are not there, whatever the options say."""
     times: str | None = None
     """The type of points in time, as the manifest has it."""
+    padded: int = 0
+    """Ids of nodes with zeros in front, which are read as numbers."""
 
     @property
     def row_shape(self) -> list[int]:
@@ -88,6 +91,10 @@ class Reading:
     """Bytes for rows that are put into the order of the nodes."""
     nodes: int | None = None
     ids: NodeIds | None = None
+    key: str | None = None
+    """What the column of ids is called, where its name does not say that."""
+    why_from_1: str = "as `--one-based` says"
+    """What says that ids start at 1, where `text` has that."""
     rows_of: Literal["nodes", "edges"] = "nodes"
     is_in_order: bool = False
     """Whether rows are in their order, whatever columns of ids say."""
@@ -96,10 +103,16 @@ class Reading:
     takes_times: bool = False
     """Whether one column, of texts too, may be dates and times: an array, and no features."""
 
+    def starting_at(self, first_id: int, why: str) -> Reading:
+        """The same, with this first id for every file; `why` says what has it from 1."""
+        if first_id == int(self.text.one_based):
+            return self
+        return replace(self, text=replace(self.text, one_based=first_id == 1), why_from_1=why)
+
     @property
     def node_ids(self) -> NodeIds:
         """How a column of ids is read."""
-        return self.ids or numbered(int(self.text.one_based))
+        return self.ids or numbered(int(self.text.one_based), self.why_from_1)
 
 
 def open_rows(
@@ -129,7 +142,7 @@ def open_rows(
         return filled(npz_rows(open_member(spec.path, spec.columns)), reading.fill)
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    rows = table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
+    rows = table_rows(spec, table, node_columns(spec, table, reading.key), reading, missing, absent)
     return replace(rows, files=files)
 
 
@@ -162,14 +175,14 @@ def as_times(name: str, rows: RowSource) -> RowSource:
     return replace(rows, dtype=np.dtype(np.int64), chunks=chunks, path=None)
 
 
-def require_rows(table: Table) -> None:
-    """Errors: `InvalidError` for a table without rows."""
+def require_rows(table: Table, *, of_names: bool = False) -> None:
+    """Errors: `InvalidError` for a table without rows; a line of words is data only of names."""
     if table.rows:
         return
     if isinstance(table, TextTable) and table.is_named:
+        way = "if that line is data: `--no-header`" if of_names else "is it the right file?"
         raise InvalidError(
-            f"file `{table.path}`: no rows below the header {', '.join(table.names)}\n"
-            "hint: if that line is data, write a header above it, or say `--no-header`"
+            f"file `{table.path}`: no rows below the header {', '.join(table.names)}\nhint: {way}"
         )
     raise InvalidError(f"file `{table.path}`: no rows\nhint: is it the right file?")
 
@@ -270,6 +283,7 @@ def table_rows(
         key=columns.key,
         typed=not hasattr(table, "file"),
         times=times,
+        padded=0 if columns.key is None or reading.ids else padded_in(table, columns.key),
     )
 
 
@@ -321,7 +335,7 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     for name in columns:
         kind = table.dtype(name)
         if kind is None:
-            raise _no_numbers(table, name, columns)
+            raise no_numbers(table, name, columns)
         kinds.append(kind)
     if all(kind == kinds[0] for kind in kinds):
         found = kinds[0]
@@ -332,42 +346,6 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     if found.kind in "iub" and any(table.missing(name) for name in columns):
         return np.dtype(np.int64 if missing == "minus_one" else np.float64)
     return found
-
-
-def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
-    """What to say of a column without numbers, one of `columns`.
-
-    Cost: reads a text up to the first such field.
-    """
-    found = table.kind(name)
-    way = "cast the column to numbers: `column.cast('float64')`"
-    if found.startswith(("list", "large_list", "fixed_size_list")):
-        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
-    elif found == "text":
-        way = (
-            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
-            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
-            "numbers by `codes, names = pandas.factorize(column)`; nodes with names are for "
-            "`--ids dictionary`"
-        )
-        found += _first_text(table, name)
-    if len(columns) > 1:
-        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
-    return InvalidError(
-        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
-    )
-
-
-def _first_text(table: Table, name: str) -> str:
-    """Where a text has the first field that is no number, and what it is."""
-    if isinstance(table, TextTable):
-        try:
-            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
-                pass
-        except InvalidError as error:
-            _, _, why = str(error).partition("\n")[0].partition("`: ")
-            return f" ({why})"
-    return ""
 
 
 def described(table: Table, reading: Reading | None = None) -> str:

@@ -15,6 +15,7 @@ from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, id_column
 from outercore.sources.exact import exactly
 from outercore.sources.input_file import is_there
+from outercore.sources.key_texts import padded_in
 from outercore.sources.keyed import NodeIds
 from outercore.sources.npz import member_names, open_member
 from outercore.sources.rows import (
@@ -116,12 +117,15 @@ def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSourc
     # A node without a row is not in the split.
     rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
     rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
-    return name, replace(rows, files=files, notes=[columns.described(name, table)])
+    padded = padded_in(table, columns.ids) if columns.ids else 0
+    return name, replace(rows, files=files, notes=[columns.described(name, table)], padded=padded)
 
 
 def _by_name(spec: FileSpec, table: Table, key: str, ids: NodeIds) -> RowSource:
     """The ids of the nodes that a column names."""
-    return RowSource(str(spec), np.dtype(np.int64), None, table.rows, lambda: ids(table, key))
+    return RowSource(
+        str(spec), np.dtype(np.int64), None, table.rows, lambda: ids.lookup(table, key)
+    )
 
 
 @dataclass(frozen=True)
@@ -142,13 +146,15 @@ class SplitColumns:
         return f"{table.path}: {described(table)}; split `{name}`: {how}"
 
 
-def split_columns(name: str, spec: FileSpec, table: Table) -> SplitColumns:
+def split_columns(name: str, spec: FileSpec, table: Table, key: str | None = None) -> SplitColumns:
     """The columns of split `name`: those that `spec` chooses, else the only ones that fit.
+
+    `key` is what the column of ids is called, where the user has said it.
 
     Cost: a column that may be a mask of 0 and 1 is read.
     Errors: `InvalidError` for a table that can be read in two ways.
     """
-    key = id_column(table)
+    key = id_column(table, key)
     chosen = list(spec.columns)
     if len(chosen) > 1:
         raise InvalidError(f"`{spec}`: expected one column for a split, found {len(chosen)}")
@@ -245,7 +251,8 @@ def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, R
 
 def as_ids(source: RowSource, reading: Reading | None = None) -> RowSource:
     """Node ids from 0, as integers: those of a file with ids from 1 are moved."""
-    first = int(reading.text.one_based) if reading is not None else 0
+    reading = reading or Reading()
+    first = int(reading.text.one_based)
     is_float = source.dtype.kind == "f"
     if source.dtype.kind == "b" or not (first or is_float):
         return source
@@ -263,7 +270,7 @@ def as_ids(source: RowSource, reading: Reading | None = None) -> RowSource:
             if first and len(below := np.flatnonzero(ids.ravel() < first)):
                 raise InvalidError(
                     f"`{source.name}`: row {row + int(below[0])}: node id {ids.ravel()[below[0]]}, "
-                    "expected 1 or more: ids start at 1, as `--one-based` says"
+                    f"expected 1 or more: ids start at 1, {reading.why_from_1}"
                 )
             row += len(chunk)
             yield ids - first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +24,8 @@ from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
 _BATCH = 1 << 15
+_BY_PLACE = re.compile(r"column \d+")
+"""What a column is called that has no name."""
 _READ = 1 << 20
 """Bytes of a column that are read at once."""
 PARQUET = ("*.parquet", "*.pq")
@@ -31,6 +33,11 @@ PARQUET = ("*.parquet", "*.pq")
 
 Missing = Literal["nan", "minus_one"]
 """What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
+
+
+def are_named(columns: Sequence[str]) -> bool:
+    """Whether a header has to name these columns: `column 3` is one of a text without a header."""
+    return any(not _BY_PLACE.fullmatch(name) for name in columns)
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,11 @@ class FileSpec:
         if not names or not marked[0]:
             return cls(path, names)
         return cls(path, (), tuple(name.removeprefix("!") for name in names))
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the first line of a text has the columns that are named."""
+        return are_named(self.columns or self.without)
 
     def __str__(self) -> str:
         names = f":{','.join(self.columns)}" if self.columns else ""
@@ -133,8 +145,7 @@ def open_table(
     if is_parquet(spec.path):
         table: Table = ParquetTable(spec.path)
     else:
-        by_name = bool(spec.columns or spec.without)
-        table = TextTable(TextFile.detect(spec.path, purpose, options, by_name=by_name))
+        table = TextTable(TextFile.detect(spec.path, purpose, options, by_name=spec.by_name))
     require_columns(table, spec)
     return table
 

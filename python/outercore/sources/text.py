@@ -116,6 +116,8 @@ class Profile:
     kinds: list[str]
     """`empty`, `boolean`, `integer`, `float` or `text` of each column."""
     missing: list[int]
+    padded: list[int]
+    """Whole numbers with zeros in front, such as `007`, in each column."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,10 @@ class TextFile:
         require_file(path, _CALLED[purpose])
         said = (options or TextOptions()).native()
         said["columns"] = columns
-        said["convention"] = convention or _CONVENTIONS.get(suffix_of(path))
+        suffix = suffix_of(path)
+        # Edges have a format, from their suffix or from an option.
+        by_suffix = purpose != "edges" or suffix == ".nt"
+        said["convention"] = convention or (_CONVENTIONS.get(suffix) if by_suffix else None)
         said["by_name"] = by_name
         found = _core.detect_text(str(path), json.dumps(purpose), json.dumps(said))
         return cls(path, json.loads(found), purpose in _NAMES)
@@ -179,6 +184,18 @@ class TextFile:
     def first_id(self) -> int:
         """The number of the first node in this file."""
         return self.dialect["first_id"]
+
+    @property
+    def nodes(self) -> int | None:
+        """Nodes of the graph, where the format says so."""
+        format_ = self.dialect["format"]
+        return None if isinstance(format_, str) else next(iter(format_.values())).get("nodes")
+
+    @property
+    def stated(self) -> tuple[int, int] | None:
+        """Nodes and edges that the comments above the rows speak of."""
+        found = self.dialect.get("stated")
+        return None if found is None else (found["nodes"], found["edges"])
 
     @property
     def format(self) -> str:
@@ -254,6 +271,7 @@ class TextFile:
             found["repeated_headers"],
             [column["kind"] for column in columns],
             [column["missing"] for column in columns],
+            [column["padded"] for column in columns],
         )
 
     def integers(

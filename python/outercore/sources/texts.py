@@ -95,7 +95,7 @@ def open_texts(
         raise InvalidError(f"--text: `{spec}`: expected a table, such as CSV or Parquet")
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    columns = node_columns(spec, table)
+    columns = node_columns(spec, table, reading.key)
     if len(columns.values) != 1:
         raise InvalidError(
             f"--text: `{spec}`: expected one column, found {', '.join(columns.values)}\n"
@@ -198,7 +198,7 @@ class _Keyed:
     def _part(self, first: int, last: int) -> pa.Array:
         """The texts of the nodes `first` to `last`."""
         places, found = [np.empty(0, np.int64)], [pa.array([""], pa.large_string())]
-        ids = self.reading.node_ids(self.table, self.key)
+        ids = self.reading.node_ids.lookup(self.table, self.key)
         for of_rows, batch in alongside(ids, self.texts()):
             inside = np.flatnonzero((of_rows >= first) & (of_rows < last))
             places.append(of_rows[inside] - first)

@@ -40,6 +40,23 @@ def is_time(table: Table, name: str) -> bool:
     return KIND.fullmatch(table.kind(name)) is not None
 
 
+def has_times(table: Table, name: str) -> bool:
+    """Whether a column holds points in time: by its type, or as text with a time in each row.
+
+    Cost: reads a text whose first rows look like dates.
+    """
+    if is_time(table, name):
+        return True
+    if table.kind(name) != "text" or not is_date_column(table, name):
+        return False
+    try:
+        for _ in time_values(table, name):
+            pass
+    except InvalidError:
+        return False
+    return True
+
+
 def is_date_column(table: Table, name: str) -> bool:
     """Whether a column holds dates or times by its type, or all of its first values look so.
 
@@ -231,9 +248,9 @@ def require_one_kind(nodes: list[tuple[Table, str]], edges: list[tuple[Table, st
     """Errors: `InvalidError` where a column of edges holds whole numbers, and one of the same name
     holds dates: samplers compare arrays of one name.
     """
-    dates = {name: table for table, name in [*nodes, *edges] if is_time(table, name)}
+    dates = {name: table for table, name in [*nodes, *edges] if has_times(table, name)}
     for table, name in edges:
-        if name in dates and not is_time(table, name) and table.dtype(name) is not None:
+        if name in dates and not has_times(table, name) and table.dtype(name) is not None:
             raise InvalidError(
                 f"`{table.path}`: column `{name}` holds whole numbers, `{dates[name].path}`: "
                 f"column `{name}` holds dates\n"
@@ -252,7 +269,7 @@ def require_one_clock(
     seen: dict[Clock, str] = {}
     picked: dict[Clock, str] = {}
     for table, name in columns:
-        if is_time(table, name):
+        if has_times(table, name):
             seen.setdefault(clock_of(table, name), f"`{table.path}`: column `{name}`")
     for table, name in chosen:
         clock, where = clock_of(table, name), f"`{table.path}`: column `{name}`"

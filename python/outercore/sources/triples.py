@@ -254,11 +254,6 @@ def _refuse_times(spec: FileSpec, text: TextFile | None) -> None:
     if not times:
         return
     way = f"choose the columns: `{quoted(str(FileSpec(spec.path, tuple(names))))}`"
-    if not table.is_named:
-        way = (
-            "write a line with the names of the columns above the rows, and choose them: "
-            f"`{quoted(spec.path)}:HEAD,RELATION,TAIL`"
-        )
     raise InvalidError(
         f"`{spec.path}`: column `{times[0]}` holds times and would be taken as part of a triple\n"
         f"hint: if it is one, {way}; else give it a column of its own: `--columns` tells which"

@@ -80,7 +80,7 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
     taken = (TRIPLES, _WEIGHTS, "names/", "grid/")
     left = [key for key in sorted(graph.arrays) if not key.startswith(taken)]
     return GraphSource(
-        [pushed(str(root), ends, first_id=None, files=files)],
+        [pushed(str(root), ends, files=files)],
         [_name_array(graph, key) for key in names],
         graph.num_nodes,
         edge_arrays=arrays,

@@ -9,19 +9,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from outercore.analytics.request import Source, root_of
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from outercore.file_ids import names_of_nodes
 from outercore.many_graphs import Labelled
 from outercore.names import Names
 from outercore.outputs import (
     TABLES,
     TableWriter,
+    arrow_ids,
     arrow_names_of,
     check_output,
-    names_of_nodes,
     table_file,
+    type_of_ids,
 )
 from outercore.runs.progress import Observer
 from outercore.sources.pairs import PairList
@@ -59,11 +60,11 @@ def predict(
     Exact: all neighbours count; of a model of nodes with times, those sampled of the past. Rows are
     written as they are computed, and the file appears under its name once it is complete.
 
-    **Shapes** of the table, in the order of ids: `id` int64, or the name where the nodes
-    have names; `prediction` int64 the class, or its name, or float32 the number, or uint8
-    `prediction_0` ... of several labels; `probability_0` ... float32 of each class or label. With
-    `edges`, in the order of the list: `source`, `target`, and `score` float32, more for likelier
-    edges.
+    **Shapes** of the table, in the order of ids: `id` int64 as the imported files have it, or the
+    name where the nodes have names; `prediction` int64 the class, or its name, or float32 the
+    number, or uint8 `prediction_0` ... of several labels; `probability_0` ... float32 of each class
+    or label. With `edges`, in the order of the list: `source`, `target`, and `score` float32, more
+    for likelier edges.
 
     Args:
         data_set: its directory; labels are not needed there.
@@ -163,8 +164,8 @@ class _Job:
 
     def edges(self, listed: str) -> dict[str, int]:
         """Writes the pairs of a list; says how many."""
-        names = names_of_nodes(self._graph)
-        pairs = PairList.parse(listed, self._graph.num_nodes, names)
+        ids = names_of_nodes(self._graph)
+        pairs = PairList.parse(listed, ids)
         with opened_links(*self._opening, **self._options) as (_, open_scoring):
             # The whole list is checked before the work.
             ends = np.zeros(self._graph.num_nodes, np.bool_)
@@ -172,7 +173,7 @@ class _Job:
             for some in pairs.chunks():
                 ends[some] = True
                 count += len(some)
-            kind = _id_type(names)
+            kind = type_of_ids(ids)
             columns = {"source": kind, "target": kind, "score": pa.float32()}
             with (
                 _grouped(self._out, columns) as rows,
@@ -180,7 +181,7 @@ class _Job:
             ):
                 self._observer.evaluation_started("scores", count, 0)
                 for some in pairs.chunks():
-                    both = [_ids(names, column) for column in some.T]
+                    both = [arrow_ids(ids, column) for column in some.T]
                     rows.append({"source": both[0], "target": both[1], "score": scored(some)})
                     self._observer.evaluation_advanced(len(some))
         return {"edges": count}
@@ -191,7 +192,7 @@ class _NodeTable:
 
     def __init__(self, labelled: Labelled, task: Task) -> None:
         self._task = task
-        self._names = names_of_nodes(labelled)
+        self._ids = names_of_nodes(labelled)
         self._classes = _class_names(labelled, task)
         one = pa.large_string() if self._classes is not None else pa.from_numpy_dtype(task.dtype)
         places = range(task.outputs)
@@ -199,7 +200,7 @@ class _NodeTable:
         self._predictions = [f"prediction_{at}" for at in places] if several else ["prediction"]
         self._scores = [f"probability_{at}" for at in places] if task.kind != "values" else []
         self.columns = {
-            "id": _id_type(self._names),
+            "id": type_of_ids(self._ids),
             **dict.fromkeys(self._predictions, one),
             **dict.fromkeys(self._scores, pa.float32()),
         }
@@ -213,7 +214,7 @@ class _NodeTable:
             predicted = list(predicted.T)
         else:
             predicted = [predicted]
-        columns = {"id": _ids(self._names, prediction.nodes)}
+        columns: Columns = {"id": arrow_ids(self._ids, prediction.nodes)}
         columns |= dict(zip(self._predictions, predicted, strict=True))
         if self._scores:
             probabilities = self._task.probabilities(prediction.logits)
@@ -230,14 +231,6 @@ def _class_names(labelled: Labelled, task: Task) -> Names | None:
     except (NotFoundError, CorruptError):
         return None
     return names if len(names) == task.outputs else None
-
-
-def _id_type(names: Names | None) -> pa.DataType:
-    return pa.int64() if names is None else pa.large_string()
-
-
-def _ids(names: Names | None, ids: NDArray[np.int64]) -> Any:
-    return ids if names is None else arrow_names_of(names, ids)
 
 
 class _Groups:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.how_to_add import how_to_add
 from outercore.likeness import closest
 from outercore.many_graphs import FIRST, Labelled
-from outercore.shell import quoted
 from outercore.split_names import find_split
 from outercore.training.config import SamplingConfig
 
@@ -68,7 +68,7 @@ def _missing(graph: Labelled, name: str) -> NotFoundError:
         )
     known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
     close = closest(name, graph.splits)
-    adds = f"`outercore add {quoted(graph.root)} --split {quoted(name)}=FILE` adds it"
+    adds = how_to_add(graph.root, "--split", f"{name}=FILE")
     return NotFoundError(
         f"data set `{graph.root}`: no split `{name}`; it has {known}\n"
         f"hint: {adds if close is None else f'did you mean `{close}`?'}"

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.how_to_add import how_to_add
 from outercore.many_graphs import Labelled
 from outercore.mapped import blocks
-from outercore.shell import quoted
 from outercore.training.config import LinkMetric, TaskName
 from outercore.training.metrics import Metric, build_metric
 
@@ -180,7 +180,7 @@ def array_key(graph: Labelled, name: str) -> str:
         )
         raise NotFoundError(
             f"data set `{graph.root}`: no node array `{name}`; it has {known or 'none'}\n"
-            f"hint: `outercore add {quoted(graph.root)} --array {quoted(name)}=FILE` adds it"
+            f"hint: {how_to_add(graph.root, '--array', f'{name}=FILE')}"
         )
     return key
 

@@ -52,7 +52,15 @@ fn live(live: Option<&Live>) -> Result<()> {
 fn types(manifest: &Manifest) -> Result<()> {
     for (name, node_type) in &manifest.node_types {
         name_of_type(name)?;
-        count(node_type.count).with_context(|| format!("node type `{name}`"))?;
+        let context = || format!("node type `{name}`");
+        count(node_type.count).with_context(context)?;
+        if node_type.first_id > 1 {
+            return Err(Error::corrupt(format!(
+                "first id {}, expected 0 or 1",
+                node_type.first_id
+            )))
+            .with_context(context);
+        }
     }
     for (name, edge_type) in &manifest.edge_types {
         name_of_type(name)?;

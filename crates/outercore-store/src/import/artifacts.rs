@@ -31,6 +31,9 @@ pub struct EdgeArtifacts {
     /// Lines of texts of edges that repeat the header of their file.
     #[serde(default)]
     pub repeated_headers: u64,
+    /// Ids in texts of edges with zeros in front, such as `007`.
+    #[serde(default)]
+    pub padded_ids: u64,
     /// The manifest's entries by key.
     pub arrays: BTreeMap<String, ArrayEntry>,
 }

@@ -419,9 +419,10 @@ impl Context<'_> {
         let sources = || intake.journal.sources.iter();
         let comment_lines = sources().map(|source| source.comments).sum();
         let repeated_headers = sources().map(|source| source.repeated_headers).sum();
+        let padded_ids = sources().map(|source| source.padded_ids).sum();
         let artifacts = self.artifacts(&plan, state, arrays);
         intake.journal.stage =
-            Stage::Done(EdgeArtifacts { comment_lines, repeated_headers, ..artifacts });
+            Stage::Done(EdgeArtifacts { comment_lines, repeated_headers, padded_ids, ..artifacts });
         intake.journal.save(self.disk, self.root)
     }
 
@@ -444,6 +445,7 @@ impl Context<'_> {
             duplicates_dropped: state.duplicates_dropped,
             comment_lines: 0,
             repeated_headers: 0,
+            padded_ids: 0,
             arrays,
         }
     }
@@ -474,7 +476,10 @@ fn refuse_names(num_nodes: u64, arcs: u64) -> Result<()> {
          on, not names or hashes (the column offsets alone would take {offsets})",
         num_nodes - 1
     ))
-    .hint("number the nodes from 0 on; if the graph really has so many, import it by `--nodes N`"))
+    .hint(
+        "nodes with names or sparse numbers: `--ids dictionary`; if the graph really has so many: \
+         `--nodes N`",
+    ))
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub struct GraphImportOptions {
     pub edges: EdgeImportOptions,
     /// The types of nodes and edges, where there are several.
     pub types: Option<GraphTypes>,
+    /// What the input calls node 0, 0 or 1, for the manifest; ids are given from 0 on.
+    pub first_id: u64,
     /// Whether to replace a data set that is in the directory, once the new one is whole, and to
     /// drop an unfinished import of something else.
     pub overwrite: bool,
@@ -71,6 +73,7 @@ pub struct GraphImport {
     root: PathBuf,
     edges: EdgeImport,
     types: Option<TypedEdges>,
+    first_id: u64,
     artifacts: Option<EdgeArtifacts>,
     arrays: Vec<ImportedArray>,
     /// By key; also those that an earlier run completed and this one has not asked for.
@@ -119,6 +122,7 @@ impl GraphImport {
             root: root.to_owned(),
             edges,
             types,
+            first_id: options.first_id,
             artifacts: None,
             arrays: Vec::new(),
             records,
@@ -304,6 +308,7 @@ impl GraphImport {
         let artifacts = self.artifacts()?;
         let (nodes, edges) = (artifacts.num_nodes, artifacts.num_edges);
         let mut manifest = Manifest::homogeneous(nodes, edges, artifacts.undirected);
+        manifest.node_types.entry(keys::NODE.to_owned()).or_default().first_id = self.first_id;
         manifest.edge_types.insert(keys::EDGE.to_owned(), artifacts.edge_type());
         manifest.arrays.extend(artifacts.arrays.clone());
         if let Some(types) = &self.types {

@@ -102,6 +102,7 @@ impl Intake {
             let record = &mut self.journal.sources[self.next - 1];
             record.comments += block.comments;
             record.repeated_headers += block.repeated_headers;
+            record.padded_ids += block.padded_ids;
             let report = Progress {
                 phase: Phase::Read,
                 done: block.consumed,

@@ -70,6 +70,9 @@ pub(crate) struct SourceRecord {
     /// Lines passed in a text that repeat its header.
     #[serde(default)]
     pub repeated_headers: u64,
+    /// Ids of a text with zeros in front.
+    #[serde(default)]
+    pub padded_ids: u64,
     /// Where the edges lie.
     pub segments: Vec<Segment>,
 }
@@ -84,6 +87,7 @@ impl SourceRecord {
             num_nodes: 0,
             comments: 0,
             repeated_headers: 0,
+            padded_ids: 0,
             segments: Vec::new(),
         }
     }

@@ -123,7 +123,7 @@ impl TypedEdges {
         &self,
         mut arcs: impl FnMut(u64, u64) -> Result<u64>,
     ) -> Result<(BTreeMap<String, NodeType>, BTreeMap<String, EdgeType>)> {
-        let nodes = self.nodes.iter().map(|(name, &count)| (name.clone(), NodeType { count }));
+        let nodes = self.nodes.iter().map(|(name, &count)| (name.clone(), NodeType::of(count)));
         let mut edges = self.types.clone();
         for ((edge_type, range), &rows) in
             edges.values_mut().zip(self.schema.edge_types()).zip(&self.rows)

@@ -34,7 +34,7 @@ pub fn write(disk: &dyn Disk, root: &Path) -> Result<()> {
     let mut manifest = Manifest::homogeneous(0, 0, false);
     manifest.created = "2026-11-30T12:00:00Z".into();
     manifest.node_types =
-        NODE_TYPES.map(|(name, count)| (name.into(), NodeType { count })).into_iter().collect();
+        NODE_TYPES.map(|(name, count)| (name.into(), NodeType::of(count))).into_iter().collect();
     let edge_type = |source: &str, target: &str, count: u64| EdgeType {
         source: source.into(),
         target: target.into(),

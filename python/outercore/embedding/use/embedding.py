@@ -23,6 +23,7 @@ from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
+from outercore.file_ids import first_id_of
 from outercore.graph import Graph
 from outercore.names import Names
 from outercore.node_numbers import NodeNumbers
@@ -109,11 +110,10 @@ class Embedding:
                 f"hint: `outercore evaluate {quoted(root)}` scores it"
             )
         if not path.exists():
-            raise NotFoundError(
-                f"embedding `{root}`: no `{DESCRIPTION}` there\n"
-                "hint: give the run directory of an `outercore embed` that has ended; "
-                f"`outercore embed --resume {quoted(root)}` goes on with one that was stopped"
-            )
+            way = "give the run directory of an `outercore embed` that has ended"
+            if (root / "config.json").exists():
+                way = f"it has not ended: `outercore embed --resume {quoted(root)}` resumes it"
+            raise NotFoundError(f"embedding `{root}`: no `{DESCRIPTION}` there\nhint: {way}")
         embedding = cls(root, read_description(path, VERSION, _NEEDED), data_set)
         embedding.score = score
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
@@ -233,6 +233,11 @@ class Embedding:
         """Whether entities have names; ids stand for themselves otherwise."""
         return has_names(self.graph)
 
+    @cached_property
+    def first_id(self) -> int:
+        """What the files of the data set call entity 0; names stand for themselves."""
+        return 0 if self.named or self.typed else first_id_of(self.graph)
+
     @property
     def typed(self) -> bool:
         """Whether it is of a graph with several types, whose entities are called `author:17`."""
@@ -242,6 +247,8 @@ class Embedding:
         self, entities: str | int | Iterable[str | int], *, by_id: bool = False
     ) -> NDArray[np.int64]:
         """Ids of entities by name, or by id where there are no names or `by_id` says so.
+
+        Without names a text is the id that the imported files have, and a number the row.
 
         In a graph with several types a name is `author:17`, of a relation `author,writes,paper`.
 
@@ -258,7 +265,7 @@ class Embedding:
         return self._ids(relations, "relation", by_id=by_id)
 
     def entity_names(self, ids: ArrayLike) -> list[str]:
-        """Names of entities, in a typed graph like `author:17`; without names their ids as text."""
+        """Names of entities, in a typed graph like `author:17`; else their ids in files as text."""
         return self._names(ids, "entity")
 
     def relation_names(self, ids: ArrayLike) -> list[str]:
@@ -292,17 +299,19 @@ class Embedding:
         if not by_id and (names := self._dictionary(kind)) is not None:
             return names.ids(items)
         ids = np.empty(len(items), np.int64)
+        are_texts = bool(items) and all(isinstance(item, str) for item in items)
+        first = self.first_id if are_texts and not by_id and kind == "entity" else 0
         for place, item in enumerate(items):
             typed = None if by_id else self._typed_id(item, kind)
             try:
-                ids[place] = int(item) if typed is None else typed
+                ids[place] = int(item) - first if typed is None else typed
             except ValueError:
                 raise InvalidError(f"{kind}: expected an id, found `{item}`") from None
             except OverflowError:
                 raise InvalidError(
-                    f"{kind} {item}: expected 0 to {self._count(kind) - 1}"
+                    f"{kind} {item}: expected {first} to {self._count(kind) - 1 + first}"
                 ) from None
-        return self._checked(ids, kind)
+        return self._checked(ids, kind, first)
 
     def _names(self, ids: ArrayLike, kind: Named) -> list[str]:
         if (names := self._dictionary(kind)) is not None:
@@ -312,7 +321,8 @@ class Embedding:
             if kind == "entity":
                 return types.names(checked)
             return [",".join(self.graph.edge_types[place]) for place in checked.tolist()]
-        return [str(number) for number in checked.tolist()]
+        first = self.first_id if kind == "entity" else 0
+        return [str(number + first) for number in checked.tolist()]
 
     @cached_property
     def _types(self) -> NodeNumbers | None:
@@ -336,14 +346,16 @@ class Embedding:
             return None
         return self.graph.entities if kind == "entity" else self.graph.relations
 
-    def _checked(self, ids: ArrayLike, kind: Named) -> NDArray[np.int64]:
+    def _checked(self, ids: ArrayLike, kind: Named, first: int = 0) -> NDArray[np.int64]:
+        """The ids as integers; in messages they start at `first`, as those that were given."""
         wanted = np.asarray(ids)
         if wanted.size and wanted.dtype.kind not in "iu":
             raise InvalidError(f"{kind} ids: type {wanted.dtype}, expected integers")
         wanted = wanted.reshape(-1).astype(np.int64)
         bad = wanted[(wanted < 0) | (wanted >= self._count(kind))]
         if bad.size:
-            raise InvalidError(f"{kind} {bad[0]}: expected 0 to {self._count(kind) - 1}")
+            last = self._count(kind) - 1 + first
+            raise InvalidError(f"{kind} {bad[0] + first}: expected {first} to {last}")
         return wanted
 
     def _count(self, kind: Named) -> int:

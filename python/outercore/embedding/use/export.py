@@ -50,6 +50,7 @@ def export(
     - `csv`: columns `id`, the name where there is one, and `embedding_0`, `embedding_1`, ...
     - `tsv`: a line a row: name, then the numbers, in as many digits as bring them back exactly.
 
+    Nodes without names have the ids of the imported files.
     Nodes of several types have names like `author:17`, relations like `author,writes,paper`.
 
     Args:
@@ -57,7 +58,7 @@ def export(
         path: where; its ending is the format. It appears once it is complete.
         what: `entities` or `relations`; of reciprocal relations the reverse ones follow the
             others, and their names end in ` (reverse)`.
-        by_id: ids instead of names, which then need not be there.
+        by_id: ids from 0, which are the rows, instead of names or the ids of files.
         overwrite: replace a file that is there.
         progress: told what is done.
 
@@ -107,6 +108,8 @@ class _Table:
         self._embedding = embedding
         self._relations = what == "relations"
         self.named = not by_id and (embedding.named or embedding.typed)
+        from_0 = by_id or self.named or self._relations
+        self._first_id = 0 if from_0 else embedding.first_id
         shape = embedding.relations.shape if self._relations else embedding.entities.shape
         self.rows, self.width = int(shape[0]), int(shape[1])
 
@@ -117,10 +120,14 @@ class _Table:
         else:
             yield from self._embedding.blocks(rows)
 
+    def ids(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Ids of these rows, from the first id of the files on."""
+        return np.arange(start, stop) + self._first_id
+
     def names(self, start: int, stop: int) -> pa.Array:
         """Names of these rows; ids as text where there are none."""
         if not self.named:
-            return pa.array(np.arange(start, stop)).cast(pa.large_string())
+            return pa.array(self.ids(start, stop)).cast(pa.large_string())
         if not self._relations and self._embedding.named:
             return arrow_names(self._embedding.graph.entities, start, stop)
         if not self._relations:
@@ -153,7 +160,7 @@ def _write_parquet(file: BinaryIO, table: _Table, progress: Progress) -> None:
     with pq.ParquetWriter(file, schema, compression=packing, use_dictionary=False) as writer:
         for first, rows in table.pieces():
             stop = first + len(rows)
-            arrays = [pa.array(np.arange(first, stop)), _lists(rows)]
+            arrays = [pa.array(table.ids(first, stop)), _lists(rows)]
             if table.named:
                 arrays.insert(1, table.names(first, stop))
             writer.write_batch(pa.record_batch(arrays, schema=schema))
@@ -175,7 +182,7 @@ def _write_csv(file: BinaryIO, path: Path, table: _Table, progress: Progress) ->
     writer = TableWriter(path, file, schema)
     for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
         stop = first + len(rows)
-        ids = table.names(first, stop) if table.named else np.arange(first, stop)
+        ids = table.names(first, stop) if table.named else table.ids(first, stop)
         columns = dict(zip(names, rows.T.copy(), strict=True))
         writer.append({"id": ids, **columns})
         progress("writing rows", stop, table.rows, "rows")

@@ -52,7 +52,8 @@ def read_candidates(embedding: Embedding, path: Path, *, by_id: bool) -> NDArray
     """
     if path.suffix.lower() == ".npy":
         ids = read_npy(path, "--candidates: file")
-        return embedding.entity_ids(ids.reshape(-1).tolist(), by_id=True)
+        first = 0 if by_id else embedding.first_id
+        return embedding.entity_ids((ids.reshape(-1) - first).tolist(), by_id=True)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:

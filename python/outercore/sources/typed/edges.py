@@ -15,7 +15,8 @@ from outercore.errors import InvalidError
 from outercore.mapped import blocks
 from outercore.sources.graph import NodeArray
 from outercore.sources.rows import RowSource, common_type, without_gaps
-from outercore.sources.times import STORED, TIME, clock_of, has_gaps, is_time, time_values
+from outercore.sources.table import Table
+from outercore.sources.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
 from outercore.sources.typed.keys import EMPTY, NO_NODE, Column, Keys, column_of, readable, shown
 from outercore.sources.typed.tables import EdgeTable, NodeTable
 
@@ -167,7 +168,7 @@ class EdgesOfType:
         numbers = [
             name
             for name in shared
-            if all(ends.table.table.dtype(name) is not None for ends in filled)
+            if all(_has_values(ends.table.table, name) for ends in filled)
             and not any(has_gaps(ends.table.table, name) for ends in filled)
         ]
         arrays += [
@@ -182,7 +183,7 @@ class EdgesOfType:
     def _column(self, name: str, keys: Keys, fill: float | None) -> RowSource:
         filled = self._filled()
         is_chosen = name == filled[0].table.time
-        times = {is_chosen or is_time(ends.table.table, name) for ends in filled}
+        times = {is_chosen or has_times(ends.table.table, name) for ends in filled}
         if times == {True}:
             dtype = np.dtype(np.int64)
         else:
@@ -216,6 +217,11 @@ class EdgesOfType:
             files=files,
             times=stored,
         )
+
+
+def _has_values(table: Table, name: str) -> bool:
+    """Whether a column holds numbers or times."""
+    return table.dtype(name) is not None or has_times(table, name)
 
 
 def edges_of_types(

@@ -5,21 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from outercore.errors import InvalidError
-from outercore.sources.columns import NodeColumns, id_column
+from outercore.sources.columns import NodeColumns
 from outercore.sources.graph import NodeArray
 from outercore.sources.lists import is_list
 from outercore.sources.rows import (
     Reading,
     RowSource,
-    is_array,
-    open_node_table,
     open_rows,
     table_rows,
 )
 from outercore.sources.sparse_rows import is_sparse, sparse_rows
 from outercore.sources.table import FileSpec, Table, require_columns
-from outercore.sources.times import STORED, TIME, clock_of, has_gaps, is_time, time_values
-from outercore.sources.typed.tables import NodeTable
+from outercore.sources.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
+from outercore.sources.typed.tables import NodeTable, refuse_keys
 
 
 def open_features(
@@ -90,14 +88,7 @@ def _of_file(node_type: str, spec: FileSpec, nodes: NodeTable, reading: Reading)
         columns = NodeColumns(None, list(spec.columns))
         rows = table_rows(spec, nodes.table, columns, reading)
         return NodeArray("features", "x", rows, node_type)
-    if nodes.key and not is_array(spec):
-        table = open_node_table(spec, reading)
-        if (key := id_column(table)) is not None and key not in spec.columns:
-            raise InvalidError(
-                f"--features {node_type}: `{spec.path}`: column `{key}` holds keys, expected rows "
-                f"in the order of the nodes of type `{node_type}`\n"
-                "hint: put the columns into the table of nodes, or choose columns: `FILE:COLUMN`"
-            )
+    refuse_keys("--features", str(spec), nodes, reading)
     return NodeArray("features", "x", open_rows(spec, reading), node_type)
 
 
@@ -122,7 +113,7 @@ def arrays_of_table(
         return [NodeArray("features", "x", rows, nodes.node_type)], []
     table = nodes.table
     names = [name for name in table.names if name not in {*nodes.key, *besides, time}]
-    times = [name for name in names if is_time(table, name)]
+    times = [name for name in names if has_times(table, name)]
     names = [name for name in names if name not in times]
     gaps = [name for name in times if has_gaps(table, name)]
     lists = [name for name in names if is_list(table, name)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +13,7 @@ from outercore.sources.graph import NodeArray
 from outercore.sources.label_rows import label_arrays, label_columns
 from outercore.sources.rows import Reading, RowSource
 from outercore.sources.table import require_column
-from outercore.sources.typed.tables import NodeTable
+from outercore.sources.typed.tables import NodeTable, refuse_keys
 
 SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
 """How labelled nodes are divided where no split is given."""
@@ -29,6 +31,8 @@ def open_labels(
     node_type, equals, file = text.partition("=")
     if equals:
         _require_type(node_type, nodes, text)
+        refuse_keys("--labels", file, nodes[node_type], reading)
+        reading = replace(reading, nodes=nodes[node_type].count)
         return label_arrays(file, reading, task, node_type)
     node_type, column = label_column(text, nodes)
     table, spec = nodes[node_type].table, nodes[node_type].spec

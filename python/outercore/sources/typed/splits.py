@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.sources.columns import id_column
 from outercore.sources.graph import NodeArray
+from outercore.sources.keyed import alongside
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
-from outercore.sources.splits import SplitChoice, open_split, open_splits, require_once
+from outercore.sources.splits import (
+    SplitChoice,
+    open_split,
+    open_splits,
+    require_once,
+    split_columns,
+)
 from outercore.sources.table import FileSpec, Table
 from outercore.sources.typed.keys import Column, Keys, column_of, readable
 from outercore.sources.typed.tables import NodeTable
@@ -49,11 +56,23 @@ class Splits:
                 rows = open_rows(spec, reading)
                 self._add(name, rows, nodes.node_type, by_key=rows.dtype.kind != "b")
             else:
-                table = open_node_table(spec, reading)
-                self._names.append(name)
-                columns = _key_columns(name, spec, table, len(nodes.key))
-                self.columns.append(column_of(nodes.node_type, table, columns, space=nodes.space))
+                self._add_table(text, name, spec, reading)
         require_once("--split", [*(array.name for array in self.arrays), *self._names])
+
+    def _add_table(self, text: str, name: str, spec: FileSpec, reading: Reading) -> None:
+        """A table of keys, or of keys with a column that says which of them are in the split."""
+        nodes, table = self._nodes, open_node_table(spec, reading)
+        if len(nodes.key) > 1:
+            columns, mask = _key_columns(name, spec, table, len(nodes.key)), None
+        else:
+            found = split_columns(name, spec, table, nodes.key[0])
+            if found.ids is None:
+                self._add(*open_split(text, reading), nodes.node_type, by_key=False)
+                return
+            columns, mask = (found.ids,), found.mask
+        column = column_of(nodes.node_type, table, columns, space=nodes.space)
+        self._names.append(name)
+        self.columns.append(column if mask is None else _where_true(column, table, mask))
 
     def _add(self, name: str, rows: RowSource, node_type: str, *, by_key: bool) -> None:
         if not by_key:
@@ -82,6 +101,19 @@ class Splits:
                 )
             found.append(NodeArray("split", name, _stored(name, rows), column.node_type))
         return found
+
+
+def _where_true(column: Column, table: Table, mask: str) -> Column:
+    """The keys of the rows that a mask takes."""
+    dtype = table.dtype(mask)
+    assert dtype is not None
+
+    def texts() -> Iterator[Any]:
+        flags = (rows[:, 0].astype(np.int64) for rows in table.numbers([mask], dtype, "nan"))
+        for is_taken, keys in alongside(flags, column.texts()):
+            yield keys.filter(pa.array(is_taken != 0))
+
+    return replace(column, texts=texts)
 
 
 def _key_columns(name: str, spec: FileSpec, table: Table, count: int) -> tuple[str, ...]:

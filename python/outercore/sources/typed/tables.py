@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from outercore.errors import InvalidError
 from outercore.graph import EdgeType, edge_type_key
+from outercore.shell import quoted
 from outercore.sources.columns import edge_columns, id_column
+from outercore.sources.edge_table import ENDS, EdgeArrayTable
 from outercore.sources.edges import EdgeShape
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.parts import Parts, joined
@@ -26,7 +28,6 @@ from outercore.sources.table import (
     require_column,
 )
 from outercore.sources.text import PLAIN, TextFile, TextOptions, suffix_of
-from outercore.sources.typed.edge_array import ENDS, EdgeArrayTable
 from outercore.sources.unchanged import FileState, states
 from outercore.sources.yaml_file import count_of
 
@@ -290,3 +291,24 @@ def require_type_name(option: str, name: str) -> None:
             f"{option}: `{name}` cannot name a type\n"
             "hint: use letters, digits, `_`, `-` and dots, but not `__`"
         )
+
+
+def refuse_keys(option: str, file: str, nodes: NodeTable, reading: Reading) -> None:
+    """Errors: `InvalidError` for a table with a column of keys, whose rows may be in another order
+    than those of the table of nodes."""
+    spec = FileSpec.parse(file)
+    if not nodes.key or suffix_of(spec.path) in _ARRAYS:
+        return
+    table = open_node_table(spec, reading)
+    key = id_column(table, nodes.key[0])
+    if key is None or key in spec.columns:
+        return
+    of_type = nodes.node_type
+    rename = "" if id_column(table) == key else f"call column `{key}` `id`, "
+    raise InvalidError(
+        f"{option} {of_type}: `{spec.path}`: column `{key}` holds keys, expected rows in the order "
+        f"of the nodes of type `{of_type}`\n"
+        f"hint: {rename}import without the table, then join it by key: "
+        f"`outercore add DATASET {option} {quoted(f'{of_type}={file}')}`; or put its columns into "
+        "the table of nodes"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outercore.sources.table import ParquetTable, Table, TextTable
-from outercore.sources.times import is_date_column, is_time
+from outercore.sources.times import has_times, is_date_column
 from outercore.sources.typed.tables import EdgeTable, NodeTable
 
 
@@ -13,7 +13,7 @@ def undeclared_times(
     """A note on the dates of types without times; nothing where there are none.
 
     `timed` are the node types with times. With `described` a `tables.yaml` says which column is
-    the time; without, columns with a type of dates are arrays that `--time` can name.
+    the time; without, columns with a time in each row are arrays that `--time` can name.
 
     Cost: of each column of texts the first batch of rows.
     """
@@ -30,8 +30,7 @@ def undeclared_times(
         return []
     way = "`time: COLUMN` in `tables.yaml` takes one of each table"
     if not described:
-        way = "in Parquet a column with a type of dates becomes an array, in a folder with a "
-        way += "`tables.yaml` also one of texts"
+        way = "a column becomes an array where each row has a date such as `2013-01-31`"
     return [f"dates that are not taken as times: {', '.join(dict.fromkeys(found))} ({way})"]
 
 
@@ -41,6 +40,5 @@ def _dates(table: Table, names: list[str] | tuple[str, ...], *, described: bool)
     return [
         name
         for name in names
-        if (described and is_time(table, name))
-        or (table.kind(name) == "text" and is_date_column(table, name))
+        if is_date_column(table, name) and (described or not has_times(table, name))
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from outercore.how_to_add import how_to_add
 from outercore.shell import quoted
 from outercore.time_arrays import time_arrays
 from outercore.training.temporal.nodes import BY_DEGREE
@@ -46,9 +47,6 @@ def unused_times(graph: Graph, config: TrainConfig) -> str | None:
         name = usable[0]
         return f"{said}: pass `--time {quoted(name)}{model}`, in Python `time={name!r}`"
     name = names[0]
-    option = "--edge-array" if config.of_links else "--array"
-    array = f"{labelled}/{name}" if graph.is_typed and not config.of_links else name
-    return (
-        f"{said}: give them times by `outercore add {quoted(graph.root)} {option} "
-        f"{quoted(array)}=FILE`, then pass `--time {quoted(name)}`"
-    )
+    option, of_type = ("--edge-array", None) if config.of_links else ("--array", labelled)
+    adds = how_to_add(graph.root, option, f"{name}=FILE", of_type)
+    return f"{said}: with times of their own ({adds}), pass `--time {quoted(name)}`"

@@ -69,7 +69,7 @@ pub(crate) fn triple<'a>(
             columns.count(),
             columns.in_words()
         ))
-        .hint("say what the columns are, such as `--columns hrt_` to pass over a fourth one"));
+        .hint("mend the line; or say what all lines have, such as `--columns hrt_` to pass over a fourth one"));
     }
     let field = |column| columns.place(column).map(|place| fields.get(line, place));
     let weight = field(Column::Weight).map(parse_weight).transpose()?;

@@ -288,7 +288,7 @@ impl TripleImport {
         };
         let mut manifest = Manifest::homogeneous(artifacts.entities, 0, false);
         manifest.edge_types.clear();
-        let entities = NodeType { count: artifacts.entities };
+        let entities = NodeType::of(artifacts.entities);
         manifest.node_types.insert(keys::NODE.to_owned(), entities);
         manifest.arrays = artifacts.arrays;
         manifest.provenance = self.options.provenance;

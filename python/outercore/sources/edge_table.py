@@ -98,5 +98,5 @@ class EdgeArrayTable:
 
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """As `Table.texts`."""
-        for rows in self.numbers(columns, np.dtype(np.int64), "nan"):
+        for rows in self.numbers(columns, self._array.dtype.newbyteorder("="), "nan"):
             yield [pa.array(column).cast(pa.large_string()) for column in rows.T]

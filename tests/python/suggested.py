@@ -1,0 +1,38 @@
+"""Commands that messages suggest, and running them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., tuple[int, str, str]]
+
+_COMMAND = re.compile("`(outercore [^`]+)`")
+_PLACEHOLDER = re.compile(
+    r"(?<![\w/.-])(FILE|DATASET|DIR|OUT|NAME|TYPE|COLUMN|RUN|N|NEW)(?![\w/.-])"
+)
+
+
+def commands_in(message: str) -> list[str]:
+    """Commands that can be pasted: those without placeholders."""
+    found = _COMMAND.findall(" ".join(message.split()))
+    return [command for command in found if not _PLACEHOLDER.search(command)]
+
+
+def without_result(message: str, outcome: Run, depth: int = 3) -> list[tuple[str, str]]:
+    """Commands of a message that end in an error, with what they say.
+
+    A command that is refused may suggest another one: one of these has to work.
+    """
+    wrong = []
+    for command in commands_in(message):
+        arguments: list[Any] = shlex.split(command)[1:]
+        code, _, told = outcome(*arguments)
+        if code == 0:
+            continue
+        next_ones = commands_in(told) if depth > 1 else []
+        if not next_ones or len(without_result(told, outcome, depth - 1)) == len(next_ones):
+            wrong.append((command, told))
+    return wrong
