@@ -212,6 +212,15 @@ def test_features_of_a_type_are_its_columns_but_some(
     assert values(oc.open("graph"), "nodes/u/x") == expected
 
 
+def test_features_of_a_type_are_given_once(tmp_path: Path, outcome: Run) -> None:
+    write(tmp_path, {"u.csv": LEFT_OUT, "e.csv": "s,t\na,b\nb,c\n"})
+    given = ("--nodes", "u=u.csv", "--edges", "u,k,u=e.csv", "--out", "graph")
+    features = ("--features", "u=u.csv:age", "--features", "u=u.csv:size")
+    code, _, told = outcome("import", *given, *features)
+    assert code == 1
+    assert "--features: `u` is given twice" in told
+
+
 def test_columns_to_leave_out_that_are_not_there_are_named(tmp_path: Path, outcome: Run) -> None:
     files = {"u.csv": LEFT_OUT, "x.csv": "p,q\n1,2\n3,4\n5,6\n", "e.csv": "s,t\na,b\nb,c\n"}
     write(tmp_path, files | {"n.csv": "2,1\n1,0\n"})
@@ -263,10 +272,6 @@ UNCLEAR: dict[str, tuple[dict[str, str], str]] = {
         "--nodes u=u.csv --edges u,k,u=e.csv",
     ),
     "a separator": ({"e.csv": "a;b,c;d\nb;b,c;d\n"}, "e.csv --ids dictionary"),
-    "a separator of Neo4j": (
-        {"f/n.csv": ":ID;v:int\na;1\nb;2\n", "f/k.csv": ":START_ID;:END_ID\na;b\n"},
-        "f --separator comma",
-    ),
 }
 
 

@@ -154,6 +154,10 @@ class TextParts(TextTable):
         """Fields without a value."""
         return sum(part.missing(name) for part in self._parts)
 
+    def padded(self, name: str) -> int:
+        """Whole numbers with zeros in front."""
+        return sum(part.padded(name) for part in self._parts)
+
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing
     ) -> Iterator[NDArray[Any]]:

@@ -234,6 +234,10 @@ class TextTable:
         """Fields without a value."""
         return self.file.profile.missing[self.names.index(name)]
 
+    def padded(self, name: str) -> int:
+        """Whole numbers with zeros in front."""
+        return self.file.profile.padded[self.names.index(name)]
+
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing
     ) -> Iterator[NDArray[Any]]:

@@ -318,7 +318,7 @@ def _uneven(path: Path, options: TextOptions) -> InvalidError:
     if separator is not None and said not in (None, separator):
         return InvalidError(
             f"`{path}`: the first line is a header of Neo4j with another separator\n"
-            f"hint: `--separator {separator}`"
+            "hint: leave out `--separator`: the header of each file says what separates its fields"
         )
     count = f" {len(cuts[separator])}" if separator is not None else ""
     return InvalidError(
