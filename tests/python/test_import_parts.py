@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import outercore as oc
+from outercore.errors import InvalidError
+from outercore.file_ids import names_of_nodes
+from outercore.sources.pairs import PairList
 from test_import_cases import edges_by_id
 from typed_files import edges_by_type
 
@@ -299,3 +302,18 @@ def test_a_command_in_a_hint_quotes_columns_to_leave_out(tmp_path: Path, outcome
     assert "'x.csv:!w'" in command
     assert outcome(*shlex.split(command))[0] == 0
     assert values(oc.open("graph"), "nodes/node/x") == [[1], [3]]
+
+
+def test_pairs_name_nodes_that_begin_with_a_hash(tmp_path: Path, outcome: Run) -> None:
+    write(tmp_path, {"e.csv": "#a,#b\nc,#b\n", "p.csv": "#a,#b\nc,#a\n", "q.csv": "a;b,c;d\n"})
+    how = ("--ids", "dictionary", "--comment", "")
+    assert outcome("import", "e.csv", *how, "--out", "graph")[0] == 0
+    names = names_of_nodes(oc.open("graph"))
+    assert names is not None
+    (pairs,) = PairList.parse("p.csv", names).chunks()
+    found = [[names.find(name) for name in pair] for pair in (("#a", "#b"), ("c", "#a"))]
+    assert pairs.tolist() == found
+    # No command that takes pairs has the option that a hint of an import names.
+    with pytest.raises(InvalidError, match="hint: write the pairs as Parquet") as raised:
+        list(PairList.parse("q.csv", names).chunks())
+    assert "--separator" not in str(raised.value)

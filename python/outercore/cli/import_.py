@@ -71,10 +71,9 @@ class _Options:
         list[str] | None,
         typer.Option(
             "--features",
-            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet; of a table "
-            "`FILE:COLUMN,COLUMN`, or `FILE:!COLUMN,COLUMN` for all but these (a shell may need "
-            "quotes around `!`). With several node types `TYPE=FILE`, may be repeated; by default "
-            "the columns of numbers of its table.",
+            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet; `FILE:COLUMN,COLUMN`, "
+            "or `'FILE:!COLUMN,COLUMN'` for all but these. With several node types `TYPE=FILE`, "
+            "may be repeated; by default the columns of numbers of its table.",
         ),
     ] = None
     labels: Annotated[
