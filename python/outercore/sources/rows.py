@@ -247,7 +247,7 @@ def table_rows(
 
     notes = [f"{spec.path}: {described(table, reading)}"]
     notes[0] += "".join(f"; column `{name}` counts the rows and is left out" for name in left_out)
-    count: int | None = None
+    count = table.rows if columns.key is None else None
     if columns.key is not None:
         keyed = KeyedRows(
             table,
@@ -263,8 +263,6 @@ def table_rows(
         notes[0] += f"; rows are joined by column `{columns.key}`"
         source = keyed.chunks
         count = keyed.count
-    else:
-        count = table.rows
     in_order = source
 
     def chunks() -> Iterator[NDArray]:
