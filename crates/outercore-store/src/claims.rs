@@ -8,7 +8,6 @@ use outercore_format::{IMPORT_DIRECTORY, Manifest, keys};
 use outercore_io::Disk;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::DataSet;
 use crate::files::{inside, remove_files};
 use crate::generations;
 use crate::hold::JOURNAL;
@@ -86,21 +85,6 @@ impl Claims {
 /// Files that an unfinished import in `root` has claimed, which another change must not take.
 pub(crate) fn claimed(root: &Path) -> BTreeSet<String> {
     Claims::load(root).map_or_else(BTreeSet::new, |claims| claims.files.into_values().collect())
-}
-
-/// Ends the clean-up of an import that was committed in `root`, which must be held.
-pub(crate) fn recover(disk: &dyn Disk, root: &Path) {
-    if !root.join(IMPORT_DIRECTORY).exists() || !foreign_state(root).is_empty() {
-        return;
-    }
-    let Ok(manifest) = DataSet::read_manifest(root) else { return };
-    // Without claims it is what was left of them, or an earlier release's.
-    let claims = Claims::load(root);
-    if claims.as_ref().is_none_or(|claims| claims.is_committed(&manifest)) {
-        let claims = claims.unwrap_or_else(|| Claims::new("", false));
-        // What stays is unused, and the next writer tries again.
-        let _ = claims.clean(disk, root, &manifest);
-    }
 }
 
 /// Whether `.import` in `root` is an import's that was stopped, or committed and not cleaned up.

@@ -10,12 +10,13 @@ use outercore_format::{GENERATIONS_DIRECTORY, IMPORT_DIRECTORY, MANIFEST_FILE, M
 use outercore_io::Disk;
 
 use crate::changes;
-use crate::claims::{Claims, foreign_state, is_unfinished, numbered, recover, remove_all};
+use crate::claims::{Claims, foreign_state, is_unfinished, numbered, remove_all};
 use crate::dataset::DataSet;
 use crate::editor;
 use crate::files::inside;
 use crate::hold::{Hold, journal_path};
 use crate::manifest_file::read_manifest_bytes;
+use crate::recovery::recover;
 
 /// What lies in a data set beside the arrays and does not belong to it, and what a new file system
 /// begins with.

@@ -10,12 +10,13 @@ use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
 use outercore_io::{Disk, FileLock};
 
 use crate::changes::{self, Changes};
-use crate::claims::{claimed, numbered, recover};
+use crate::claims::{claimed, numbered};
 use crate::dataset::{ArrayRef, DataSet};
 use crate::files::inside;
 use crate::generations;
 use crate::hold::{held, lock};
 use crate::manifest_file::read_manifest_bytes;
+use crate::recovery::recover;
 
 /// Makes `manifest` the truth about the data set in `root`.
 ///

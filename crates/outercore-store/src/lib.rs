@@ -25,6 +25,7 @@ mod manifest_file;
 pub mod npy;
 mod offsets;
 pub mod paged;
+mod recovery;
 mod relation_names;
 pub mod row_values;
 pub mod topology;

@@ -1,6 +1,7 @@
 //! How a text is written, found out from its first lines or said by the caller.
 
 mod lines;
+mod marks;
 mod options;
 
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::stated::stated;
 use crate::words::Names;
 use crate::{dimacs, market, ntriples};
 
-use lines::{ascends, empty_rows_above, is_spreadsheet_error, kinds, may_be_row, repeated};
+use lines::{ascends, empty_rows_above, is_spreadsheet_error, kinds, repeated};
 
 pub use options::{Convention, Purpose, TextOptions};
 
@@ -230,53 +231,6 @@ impl Detection<'_> {
         dialect.kinds = kinds(&data[usize::from(has_header)..], &dialect);
         self.require_columns(&dialect, first)?;
         Ok(dialect)
-    }
-
-    /// Refuses comments above the data that may be rows, whose first field is a name or a key.
-    fn refuse_rows(
-        &self,
-        comments: &[Line<'_>],
-        data: &[Line<'_>],
-        dialect: &Dialect,
-    ) -> Result<()> {
-        let below = if data.len() > 1 { &data[1..] } else { data };
-        if !self.may_hold_marks() || kinds(below, dialect).first() != Some(&Kind::Text) {
-            return Ok(());
-        }
-        let is_row = |line: &&Line<'_>| may_be_row(line.text, dialect, self.purpose.words());
-        let Some(line) = comments.iter().find(is_row) else { return Ok(()) };
-        let is_prose = |line: &Line<'_>| line.text.trim_ascii_start().starts_with(b"# ");
-        // Other lines are comments, and reading all of them would be refused.
-        let others = if comments.iter().any(is_prose) { "# " } else { "" };
-        let error = dialect.unclear_comment(line.text.trim_ascii_start(), others);
-        Err(error.context(format!("line {}", line.end.lines)))
-    }
-
-    /// [`Detection::refuse_rows`] where all lines start like comments.
-    fn refuse_only_rows(&self, lines: &[Line<'_>], dialect: &Dialect) -> Result<()> {
-        for fit in Separator::ALL.iter().map(|&separator| Fit::of(separator, lines)) {
-            if !self.may_hold_marks()
-                || !fit.agrees(lines.len())
-                || fit.columns < self.least_columns()
-            {
-                continue;
-            }
-            let cut = Dialect { separator: fit.separator, columns: fit.columns, ..dialect.clone() };
-            if lines.iter().all(|line| may_be_row(line.text, &cut, self.purpose.words())) {
-                let text = shown(lines[0].text);
-                return Err(Error::invalid(format!(
-                    "line {}: `{text}`: all lines start like comments",
-                    lines[0].end.lines
-                ))
-                .hint("`--comment ''` reads them as rows"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a row may start like a comment, and the caller has not said what such lines are.
-    fn may_hold_marks(&self) -> bool {
-        self.options.comment.is_none() && self.purpose != Purpose::Edges
     }
 
     /// Whether the caller says that there is a header, or needs one.

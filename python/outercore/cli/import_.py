@@ -71,8 +71,9 @@ class _Options:
         list[str] | None,
         typer.Option(
             "--features",
-            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet. With several node "
-            "types `TYPE=FILE`, may be repeated; by default the columns of numbers of its table.",
+            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet; `FILE:COLUMN,COLUMN`, "
+            "or `'FILE:!COLUMN,COLUMN'` for all but these. With several node types `TYPE=FILE`, "
+            "may be repeated; by default the columns of numbers of its table.",
         ),
     ] = None
     labels: Annotated[
@@ -144,7 +145,7 @@ class _Options:
             "--nodes",
             help="Number of nodes, where some have no edge; or `FILE:KEY`, a table with a row a "
             "node, and the column by which files name it. With several node types `TYPE=FILE:KEY` "
-            "or `TYPE=COUNT`; may be repeated.",
+            "or `TYPE=COUNT`; may be repeated, also for several files of one type.",
         ),
     ] = None
     edge_types: Annotated[

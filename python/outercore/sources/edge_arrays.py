@@ -15,9 +15,10 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.shell import quoted
 from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.edges import EdgeSource
+from outercore.sources.exact import exactly
 from outercore.sources.input_file import is_there
 from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
-from outercore.sources.table import FileSpec, Table, exactly
+from outercore.sources.table import FileSpec, Table
 from outercore.sources.times import require_one_scale, whole_times
 from outercore.sources.unchanged import FileState
 

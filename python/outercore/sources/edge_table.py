@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.mapped import forget
 from outercore.sources.edges import EdgeShape, oriented
+from outercore.sources.exact import exactly
 from outercore.sources.npy import open_npy
-from outercore.sources.table import FileSpec, Missing, exactly
+from outercore.sources.table import FileSpec, Missing
 
 ENDS = ("source", "target")
 """What the columns are called."""

@@ -47,7 +47,7 @@ def padded_in(table: Table, name: str) -> int:
     """
     if not isinstance(table, TextTable):
         return 0
-    return table.file.profile.padded[table.names.index(name)]
+    return table.padded(name)
 
 
 def _is_float(table: Table, name: str) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from outercore.sources.classes import class_names, numbered_classes
 from outercore.sources.columns import NodeColumns, node_columns
+from outercore.sources.exact import exactly
 from outercore.sources.graph import NodeArray
 from outercore.sources.key_texts import padded_in
 from outercore.sources.rows import (
@@ -22,7 +23,7 @@ from outercore.sources.rows import (
     open_rows,
     table_rows,
 )
-from outercore.sources.table import FileSpec, Missing, ParquetTable, Table, TextTable, exactly
+from outercore.sources.table import FileSpec, Missing, ParquetTable, Table, TextTable
 from outercore.sources.unchanged import states
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")

@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.sources.table import Table, exactly
+from outercore.sources.exact import exactly
+from outercore.sources.table import Table
 
 Batches = Callable[[], Iterator[NDArray[Any]]]
 

@@ -19,11 +19,11 @@ from outercore.graph import Graph
 from outercore.sources.classes import class_arrays
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import digest_of, from_edge_index
+from outercore.sources.exact import exactly
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
 from outercore.sources.memory_times import times_in_memory
 from outercore.sources.pyg_attributes import TOPOLOGY, numpy_of, splits_of
 from outercore.sources.rows import RowSource, from_array
-from outercore.sources.table import exactly
 from outercore.sources.texts import text_arrays
 from outercore.sources.triples import names_of
 from outercore.split_names import normal_split

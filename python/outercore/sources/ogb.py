@@ -13,11 +13,12 @@ from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.shell import quoted
 from outercore.sources.edge_arrays import FEATURES, EdgeArray
 from outercore.sources.edges import npz_edges, text_edges
+from outercore.sources.exact import exactly
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.npz import member_names, open_member, read_member
 from outercore.sources.rows import RowSource, npz_rows
-from outercore.sources.table import FileSpec, exactly
+from outercore.sources.table import FileSpec
 from outercore.sources.text import PLAIN, TextFile
 from outercore.sources.unchanged import states
 

@@ -18,7 +18,7 @@ from outercore.sources.edges import oriented
 from outercore.sources.key_texts import key_texts
 from outercore.sources.npy import open_npy
 from outercore.sources.table import FileSpec, Table, open_table
-from outercore.sources.text import suffix_of
+from outercore.sources.text import Purpose, TextOptions, suffix_of
 
 _PAIRS = 1 << 17
 """Pairs of an array that are looked at together."""
@@ -119,9 +119,19 @@ class PairList:
 
     @cached_property
     def _table(self) -> Table:
-        return open_table(
-            self.spec, purpose="edges" if isinstance(self.ids, FileIds) else "named_edges"
-        )
+        purpose: Purpose = "edges" if isinstance(self.ids, FileIds) else "named_edges"
+        try:
+            return open_table(self.spec, purpose=purpose)
+        except InvalidError as error:
+            said, _, hint = str(error).partition("\nhint: ")
+            if "`--comment" in hint:
+                # What is no row has no node of the data set, and is refused for that.
+                return open_table(self.spec, TextOptions(comment=""), purpose)
+            if "`--" not in hint:
+                raise
+            # The commands that take pairs have no options for texts.
+            way = "write the pairs as Parquet, or with tabs between them and a header above"
+            raise InvalidError(f"{said}\nhint: {way}") from None
 
     @cached_property
     def _ends(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, OutercoreError
 from outercore.sources.table import (
     FileSpec,
     Missing,
@@ -67,6 +67,8 @@ class Parts:
         first = self._first.file if isinstance(self._first, TextTable) else None
         if first is None or first.names is None:
             return detected(options)
+        if (again := _with_names_of(first, detected, options)) is not None:
+            return again
         try:
             found = detected(options)
         except InvalidError as error:
@@ -106,6 +108,19 @@ class Parts:
             self._first, self._ends = table, ends
 
 
+def _with_names_of(
+    first: TextFile, detected: Callable[[TextOptions], TextFile], options: TextOptions
+) -> TextFile | None:
+    """The file with its first line as the header, where that names the columns of `first`."""
+    if options.header is False:
+        return None
+    try:
+        found = detected(replace(options, header=True))
+    except OutercoreError:
+        return None
+    return found if sorted(found.names or ()) == sorted(first.names or ()) else None
+
+
 @dataclass(frozen=True)
 class TextParts(TextTable):
     """Several texts as one table, whose columns are read by their names."""
@@ -138,6 +153,10 @@ class TextParts(TextTable):
     def missing(self, name: str) -> int:
         """Fields without a value."""
         return sum(part.missing(name) for part in self._parts)
+
+    def padded(self, name: str) -> int:
+        """Whole numbers with zeros in front."""
+        return sum(part.padded(name) for part in self._parts)
 
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.mapped import blocks
 from outercore.sources.columns import NodeColumns, node_columns
+from outercore.sources.exact import exactly
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.key_texts import padded_in
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
@@ -22,14 +23,7 @@ from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.parts import Parts
 from outercore.sources.row_order import without_counting
-from outercore.sources.table import (
-    FileSpec,
-    Missing,
-    Table,
-    TextTable,
-    exactly,
-    is_parquet,
-)
+from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet
 from outercore.sources.text import TextOptions, suffix_of
 from outercore.sources.times import are_whole, time_values, times_of, whole_times
 from outercore.sources.unchanged import FileState, states
@@ -253,7 +247,7 @@ def table_rows(
 
     notes = [f"{spec.path}: {described(table, reading)}"]
     notes[0] += "".join(f"; column `{name}` counts the rows and is left out" for name in left_out)
-    count: int | None = None
+    count = table.rows if columns.key is None else None
     if columns.key is not None:
         keyed = KeyedRows(
             table,
@@ -269,8 +263,6 @@ def table_rows(
         notes[0] += f"; rows are joined by column `{columns.key}`"
         source = keyed.chunks
         count = keyed.count
-    else:
-        count = table.rows
     in_order = source
 
     def chunks() -> Iterator[NDArray]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.shell import quoted
 from outercore.sources.columns import NodeColumns, id_column
+from outercore.sources.exact import exactly
 from outercore.sources.input_file import is_there
 from outercore.sources.key_texts import padded_in
 from outercore.sources.keyed import NodeIds
@@ -27,7 +28,7 @@ from outercore.sources.rows import (
     open_rows,
     table_rows,
 )
-from outercore.sources.table import FileSpec, Table, exactly
+from outercore.sources.table import FileSpec, Table
 from outercore.sources.unchanged import states
 from outercore.split_names import KNOWN, normal_split
 from outercore.storage import missing_file

@@ -117,26 +117,8 @@ def import_triples(
     said = TextOptions(options.separator, options.header, options.comment)
     # The core knows by itself whether a text that it reads is another one.
     before = {spec: states(spec.path) for _, spec in specs}
-    texts: dict[FileSpec, TextFile] = {}
-    parts = Parts()
-    for place, (part, spec) in enumerate(specs):
-        text = _text(spec, said, options.columns, parts)
-        table = None if spec.columns else _table(spec, text)
-        if table is not None:
-            spec, by_name = parts.by_name(spec, table, len(options.columns))
-            specs[place] = part, spec
-            if by_name:
-                before[spec] = states(spec.path)
-                note(f"{spec.path}: {described(table)}{by_name}")
-                continue
-            _require_order(spec, table.names if table.is_named else [], options.columns)
-            if options.columns == TripleOptions.columns:
-                _refuse_times(spec, text)
-            if "_" not in options.columns:
-                parts.remember(table, tuple(table.names))
-        if text is not None:
-            texts[spec] = text
-            note(f"{spec.path}: {text.described()}")
+    specs, texts = _understood(specs, said, options.columns, note)
+    before |= {spec: states(spec.path) for _, spec in specs if spec not in before}
     pushed = {spec: files for spec, files in before.items() if spec not in texts}
     with TripleImporter(
         Path(out),
@@ -170,6 +152,39 @@ def import_triples(
         for files in before.values():
             require_unchanged(files)
         return importer.finish()
+
+
+def _understood(
+    given: list[tuple[str, FileSpec]],
+    said: TextOptions,
+    letters: str,
+    note: Callable[[str], object],
+) -> tuple[list[tuple[str, FileSpec]], dict[FileSpec, TextFile]]:
+    """The files with their parts of the data set, and how those texts are written that the core
+    reads. A file with the columns of the first one in another order is read by their names.
+
+    Errors: `InvalidError` where the names or the values of columns say that another is meant.
+    """
+    specs, texts, parts = [], dict[FileSpec, TextFile](), Parts()
+    for part, spec in given:
+        text = _text(spec, said, letters, parts)
+        table = None if spec.columns else _table(spec, text)
+        if table is not None:
+            spec, by_name = parts.by_name(spec, table, len(letters))
+            if by_name:
+                specs.append((part, spec))
+                note(f"{spec.path}: {described(table)}{by_name}")
+                continue
+            _require_order(spec, table.names if table.is_named else [], letters)
+            if letters == TripleOptions.columns:
+                _refuse_times(spec, text)
+            if "_" not in letters:
+                parts.remember(table, tuple(table.names))
+        specs.append((part, spec))
+        if text is not None:
+            texts[spec] = text
+            note(f"{spec.path}: {text.described()}")
+    return specs, texts
 
 
 _Batch = tuple[Names, Names, Names, Any]

@@ -41,6 +41,10 @@ def open_features(
             raise InvalidError(
                 f"--features: expected TYPE=FILE with a type of {', '.join(nodes)}; found `{text}`"
             )
+        if node_type in given:
+            raise InvalidError(
+                f"--features: `{node_type}` is given twice\nhint: leave one of them out"
+            )
         given[node_type] = file
     arrays, notes = [], []
     for node_type, one in nodes.items():

@@ -161,7 +161,8 @@ def open_files(
             names[path] = name
             found.append(ExportFile(one.header, table, (*states(path), *states(other)), name))
         rest = [other for other in rest if other not in below]
-        if path in empty and not below and _stem(path) not in names.values():
+        is_known = not {_stem(path), _part_stem(path)}.isdisjoint(names.values())
+        if path in empty and not below and not is_known:
             found.append(ExportFile(one.header, one.table, states(path), _stem(path)))
     found = [replace(one, name=names.get(one.path, one.name)) for one in found]
     for file in found:
@@ -317,7 +318,7 @@ def _uneven(path: Path, options: TextOptions) -> InvalidError:
     if separator is not None and said not in (None, separator):
         return InvalidError(
             f"`{path}`: the first line is a header of Neo4j with another separator\n"
-            f"hint: `--separator {separator}`"
+            "hint: leave out `--separator`: the header of each file says what separates its fields"
         )
     count = f" {len(cuts[separator])}" if separator is not None else ""
     return InvalidError(

@@ -119,7 +119,9 @@ def _with_part(nodes: NodeTable, part: NodeTable) -> NodeTable:
 
     Errors: `InvalidError` for arrays and Parquet, for other columns, and for another key.
     """
-    what = f"--nodes {nodes.node_type}: given twice"
+    what = f"--nodes: `{nodes.node_type}` is given twice"
+    if part.spec is not None and part.spec.path in {one.path for one in nodes.files}:
+        raise InvalidError(f"{what} by the same file, `{part.spec.path}`")
     if not (isinstance(nodes.table, TextTable) and isinstance(part.table, TextTable)):
         raise InvalidError(
             f"{what}, and only texts can be parts of one table\n"
