@@ -101,8 +101,7 @@ class Graph:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """The manifest ``graph.json``: arrays, roles, types and provenance."""
-        manifest: dict[str, Any] = json.loads(self._core.manifest())
-        return manifest
+        return dict(json.loads(self._core.manifest()))
 
     @property
     def generation(self) -> str:
@@ -116,8 +115,7 @@ class Graph:
 
     @property
     def first_id(self) -> int:
-        """What the imported files call node 0. Tables and texts have these ids; arrays, tensors and
-        numbers in calls are positions, which count from 0."""
+        """What the imported files call node 0; arrays and numbers are positions from 0."""
         return first_id_of(self)
 
     @property
@@ -456,8 +454,7 @@ class Graph:
             columns: arrays with a row a node, such as the result of an algorithm. One of several
                 columns becomes ``NAME_0``, ``NAME_1``, ...
 
-        Shapes: a row a node, in the order of the ids; with several node types, type after type,
-        with a column ``type``.
+        Shapes: a row a node, in the order of ids; of several types by type, with a column ``type``.
 
         Raises:
             InvalidError: another number of rows.

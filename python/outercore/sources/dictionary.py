@@ -335,9 +335,12 @@ def _refuse_options(inputs: Inputs) -> None:
     """Errors: `InvalidError` for options that have no effect on names."""
     if inputs.nodes is not None:
         raise InvalidError("--nodes: the dictionary counts the nodes")
+    are_arrays = all(text.lower().endswith(".npy") for text in inputs.edges)
+    formats = ("auto", "npy" if are_arrays else "text")
     for option, is_given in (
         ("--one-based", inputs.text.one_based),
-        ("--format", inputs.format not in ("auto", "text", "npy")),
+        ("--format", inputs.format not in formats),
+        ("--edge-shape", inputs.edge_shape is not None and not are_arrays),
         ("--ogb-split", inputs.ogb_split is not None),
         ("--relation", inputs.relation is not None),
     ):

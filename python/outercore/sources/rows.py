@@ -247,7 +247,7 @@ def table_rows(
 
     notes = [f"{spec.path}: {described(table, reading)}"]
     notes[0] += "".join(f"; column `{name}` counts the rows and is left out" for name in left_out)
-    count: int | None = None
+    count: int | None = table.rows
     if columns.key is not None:
         keyed = KeyedRows(
             table,
@@ -263,8 +263,6 @@ def table_rows(
         notes[0] += f"; rows are joined by column `{columns.key}`"
         source = keyed.chunks
         count = keyed.count
-    else:
-        count = table.rows
     in_order = source
 
     def chunks() -> Iterator[NDArray]:
@@ -283,7 +281,7 @@ def table_rows(
         key=columns.key,
         typed=not hasattr(table, "file"),
         times=times,
-        padded=0 if columns.key is None or reading.ids else padded_in(table, columns.key),
+        padded=padded_in(table, None if reading.ids else columns.key),
     )
 
 
