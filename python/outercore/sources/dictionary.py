@@ -276,7 +276,7 @@ class NamedInputs:
         left = [name for name in table.names if name != key and name not in taken]
         shown = ", ".join(f"`{name}`" for name in left[:6])
         more = f" and {len(left) - 6} more" if len(left) > 6 else ""
-        note = f"{spec.path}: {described(table)}; nodes by column `{key}`"
+        note = f"{spec.path}: {described(table, has_names=True)}; nodes by column `{key}`"
         return [note + (f"; not taken: {shown}{more}" if left else "")]
 
     def _open_rows(self) -> list[_Rows]:

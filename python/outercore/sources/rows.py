@@ -382,11 +382,12 @@ def _first_text(table: Table, name: str) -> str:
     return ""
 
 
-def described(table: Table, reading: Reading | None = None) -> str:
-    """How a table's file was understood, in words."""
+def described(table: Table, reading: Reading | None = None, *, has_names: bool = False) -> str:
+    """How a table's file was understood, in words; nodes with names have no first number."""
     file = getattr(table, "file", None)
     if file is not None:
-        return file.described(has_names=reading is not None and reading.ids is not None)
+        has_names = has_names or (reading is not None and reading.ids is not None)
+        return file.described(has_names=has_names)
     columns = len(table.names)
     return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
 
