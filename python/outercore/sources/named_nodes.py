@@ -78,8 +78,8 @@ def require_rows_of_nodes(
                     f"`{use.spec.path}`: row {row + place}: column `{use.columns[column]}` names "
                     f"node `{name}`, and `{table.spec.path}` has no row for it; so it is in "
                     f"{unknown:,} of {len(use.nodes):,} rows\n"
-                    f"hint: {header}add rows for these nodes to the table; or leave `--nodes` out, and all "
-                    "nodes that files name are nodes of the graph"
+                    f"hint: {header}add rows for these nodes to the table; or leave `--nodes` out, "
+                    "and all nodes that files name are nodes of the graph"
                 )
             row += len(block)
 
