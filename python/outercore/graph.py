@@ -115,7 +115,7 @@ class Graph:
 
     @property
     def first_id(self) -> int:
-        """The id of node 0 in files; arrays, tensors and numbers in calls count from 0."""
+        """What the imported files call node 0; arrays and numbers are positions from 0."""
         return first_id_of(self)
 
     @property
@@ -452,8 +452,7 @@ class Graph:
             columns: arrays with a row a node, such as the result of an algorithm. One of several
                 columns becomes ``NAME_0``, ``NAME_1``, ...
 
-        Shapes: a row a node, in the order of the ids; with several node types, type after type,
-        with a column ``type``.
+        Shapes: a row a node, in the order of ids; of several types by type, with a column ``type``.
 
         Raises:
             InvalidError: another number of rows.

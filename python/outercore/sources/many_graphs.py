@@ -190,9 +190,9 @@ class _Inside(EdgeVisitor):
             at = int(wrong[0])
             row, (u, v) = self._row + at, ends[:, at] + self._first_id
             if outside[at]:
-                last = self._level.nodes - 1 + self._first_id
+                end = self._level.nodes + self._first_id
                 raise InvalidError(
-                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected at most {last}: the "
+                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected less than {end}: the "
                     "nodes that have a graph"
                 )
             raise InvalidError(

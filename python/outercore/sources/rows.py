@@ -225,6 +225,9 @@ def table_rows(
     whole: tuple[int, ...] = ()
     may_be_times = width is None and reading.takes_times
     times = times_of(table, values[0], in_text=True) if may_be_times else None
+    if absent is None and times is None and (reading.fill is not None or reading.keeps_gaps):
+        # A node without a row is filled as a field without a value is.
+        absent = np.nan
     # Whole numbers have no NaN for the nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
     if width is None and is_list(table, values[0]):
@@ -259,6 +262,7 @@ def table_rows(
             reading.memory,
             reading.nodes,
             np.nan if absent is not None and dtype.kind == "f" else absent,
+            can_fill=times is None,
         )
         notes[0] += f"; rows are joined by column `{columns.key}`"
         source = keyed.chunks
@@ -281,7 +285,7 @@ def table_rows(
         key=columns.key,
         typed=not hasattr(table, "file"),
         times=times,
-        padded=0 if columns.key is None or reading.ids else padded_in(table, columns.key),
+        padded=padded_in(table, None if reading.ids else columns.key),
     )
 
 
@@ -346,11 +350,11 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     return found
 
 
-def described(table: Table, reading: Reading | None = None) -> str:
-    """How a table's file was understood, in words."""
+def described(table: Table, reading: Reading | None = None, *, has_names: bool = False) -> str:
+    """How a table's file was understood, in words; nodes with names have no first number."""
     file = getattr(table, "file", None)
     if file is not None:
-        has_names = reading is not None and reading.ids is not None
+        has_names = has_names or (reading is not None and reading.ids is not None)
         texts = [file.described(has_names=has_names)]
         for part in getattr(table, "others", ()):
             texts.append(f"{part.path}: {part.file.described(has_names=has_names)}")
