@@ -93,6 +93,8 @@ class Reading:
     ids: NodeIds | None = None
     key: str | None = None
     """What the column of ids is called, where its name does not say that."""
+    takes_key: bool = False
+    """Whether the command has the option `--key`, and not `--nodes FILE:KEY`."""
     why_from_1: str = "as `--one-based` says"
     """What says that ids start at 1, where `text` has that."""
     rows_of: Literal["nodes", "edges"] = "nodes"
@@ -219,7 +221,9 @@ def table_rows(
     first_id = int(reading.text.one_based)
     left_out: list[str] = []
     if not reading.is_in_order:
-        columns, left_out = without_counting(spec, table, columns, first_id, reading.rows_of)
+        columns, left_out = without_counting(
+            spec, table, columns, first_id, reading.rows_of, takes_key=reading.takes_key
+        )
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
