@@ -76,8 +76,10 @@ def whole_counts(counts: NDArray[Any], where: str) -> NDArray[np.int64]:
 
     Errors: `InvalidError` for other than whole numbers, 0 or more, whose sum is a number of nodes.
     """
-    if counts.dtype.kind not in "iu":
-        raise InvalidError(f"{where}: expected whole numbers, found {counts.dtype}")
+    if counts.dtype.kind not in "iu" or counts.ndim != 1:
+        raise InvalidError(
+            f"{where}: expected whole numbers [graphs], found {counts.dtype} {counts.shape}"
+        )
     # As floats, since a sum of whole numbers wraps.
     if len(counts) and (counts.min() < 0 or counts.astype(np.float64).sum() >= 2.0**62):
         raise InvalidError(f"{where}: {counts.min()} to {counts.max()} cannot be counts")
