@@ -98,6 +98,8 @@ def test_an_array_of_the_same_name_is_replaced_only_by_overwrite(plain: Path, ou
     assert "`nodes/node/a` is in the data set already" in told
     assert "--overwrite" in told
     assert outcome("add", plain, "--array", "a=two.npy", "--overwrite")[0] == 0
+    # The array that was replaced takes no room.
+    assert len(list((plain / "nodes/node").glob("a*.npy"))) == 1
     assert oc.open(plain).array("a").tolist() == [2, 2, 2]
 
 

@@ -99,7 +99,10 @@ def add(
         for array in arrays:
             feed_array(addition, array, options, progress)
         require_unchanged([state for array in arrays for state in array.rows.files])
-        return addition.finish([array.rows.name for array in arrays])
+        added = addition.finish([array.rows.name for array in arrays])
+    # What was replaced takes room as long as this reader keeps it.
+    graph.reload()
+    return added
 
 
 def _times_of(graph: Graph, replaced: list[NodeArray]) -> Iterator[tuple[str, str, str | None]]:
