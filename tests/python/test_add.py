@@ -121,6 +121,21 @@ def test_nodes_with_names_are_joined_by_them(named: Path, outcome: Any) -> None:
     assert graph.entity_names(graph.split("train")) == ["carol", "ann"]
 
 
+def test_rows_are_not_joined_by_damaged_names(named: Path, outcome: Any) -> None:
+    graph = oc.open(named)
+    Path("ages.csv").write_text("id,age\nann,1\nbob,2\ncarol,3\n")
+    for part in ("offsets", "bytes"):
+        key = f"names/entity.{part}"
+        file = named / graph.arrays[key]["file"]
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        code, _, told = outcome("add", named, "--array", "age=ages.csv")
+        assert code == 1
+        assert f"array `{key}`: checksum" in told
+        assert "hint: " in told
+        file.write_bytes(whole)
+
+
 def test_python_takes_names_of_nodes(named: Path) -> None:
     graph = oc.open(named)
     ann, carol = graph.entity_id("ann"), graph.entity_id("carol")

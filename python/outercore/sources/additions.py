@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Addition, Progress
+from outercore._native import Addition, Progress, verify_arrays
 from outercore.batch_arrays import RESERVED
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
@@ -129,7 +129,7 @@ class _Opening:
         names = None if graph.is_typed else names_of_nodes(graph)
         memory = parse_size(options.memory) // 4
         self._reading = Reading(
-            given.text, given.fill, given.keeps_gaps, memory, ids=by_name(names)
+            given.text, given.fill, given.keeps_gaps, memory, ids=by_name(names, graph)
         )
         self._is_named = names is not None
         self._labelled = graph.labelled_type
@@ -222,7 +222,8 @@ class _Opening:
         if node_type is None:
             return replace(self._reading, nodes=count)
         keys = self._graph.keys_of(node_type)
-        return replace(self._reading, nodes=count, ids=_no_keys if keys is None else by_name(keys))
+        ids = _no_keys if keys is None else by_name(keys, self._graph)
+        return replace(self._reading, nodes=count, ids=ids)
 
     def _count(self, node_type: str | None) -> int:
         """The nodes of a type."""
@@ -274,13 +275,17 @@ class _Opening:
             )
 
 
-def by_name(names: Names | None) -> NodeIds | None:
-    """Ids of nodes that a column calls by their names; `None` where they have none."""
+def by_name(names: Names | None, graph: Graph) -> NodeIds | None:
+    """Ids of nodes that a column calls by their names; `None` where they have none.
+
+    Damaged names would put rows to other nodes, so their checksums are compared first.
+    """
     if names is None:
         return None
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         row = 0
+        verify_arrays(graph.root, names.keys)
         for (column,) in key_texts(table, [key]):
             found = names.lookup(*names_of(column))
             if len(wrong := np.flatnonzero(found < 0)):
