@@ -379,5 +379,6 @@ def left_names(root: Path) -> list[str]:
     # Numbers of checkpoints, and those of arrays that replaced others, may be other ones.
     varies = r"/\d{6}/|\.\d+(?=\.npy$)|(?<=/\.generations/)xxh3-\w+"
     found = [re.sub(varies, "", name) for name in files(root)]
-    # Logs of updates, too, depend on when they were folded.
-    return sorted(name for name in found if not re.search(r"^runs/|/tensorboard/|/live/", name))
+    # Logs of updates, too, depend on when they were folded, and a finished run proposes a report.
+    varying = r"^runs/|/tensorboard/|/live/|/report\.html$"
+    return sorted(name for name in found if not re.search(varying, name))
