@@ -28,6 +28,9 @@ _BESIDE = 1000
 """Names on either side of its place that are compared with it, for each length."""
 
 
+_HINT = "hint: run `outercore check`"
+
+
 class Names:
     """A dictionary on disk: names by id, ids by name.
 
@@ -49,12 +52,14 @@ class Names:
                     f"array `{key}` is not in the data set `{root}`"
                     "\nhint: names come from `outercore import --triples`"
                 )
+        self.keys = [key for key in keys if key in arrays]
+        """The arrays that hold the names."""
         self._offsets = mapped(root, arrays[keys[0]])
         self._bytes = mapped(root, arrays[keys[1]])
         # Where ids are not in the order of the names, this says which are.
         self._order = mapped(root, arrays[keys[2]]) if keys[2] in arrays else None
         if len(self._offsets) == 0:
-            raise CorruptError(f"array `{keys[0]}` is empty, expected at least one offset")
+            raise CorruptError(f"array `{keys[0]}` is empty, expected at least one offset\n{_HINT}")
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -101,7 +106,7 @@ class Names:
         ids = np.array(self._order[start:stop]).astype(np.int64)
         bad = ids[(ids < 0) | (ids >= len(self))]
         if bad.size:
-            raise CorruptError(f"array `names/{self._kind}.order`: {bad[0]} is no id")
+            raise CorruptError(f"array `names/{self._kind}.order`: {bad[0]} is no id\n{_HINT}")
         return ids
 
     def place(self, name: bytes) -> int:
@@ -191,7 +196,7 @@ class Names:
         if end - start != (last - first) * length or end > len(self._bytes):
             raise CorruptError(
                 f"array `names/{self._kind}.offsets`: rows {first} to {last} are not in the "
-                "order of names\nhint: run `outercore check`"
+                f"order of names\n{_HINT}"
             )
         known = np.asarray(self._bytes[start:end]).view(f"S{length}")
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
@@ -219,13 +224,12 @@ class Names:
         assert self._order is not None
         ids = np.asarray(self._order[places]).astype(np.int64)
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
-            raise CorruptError(f"array `names/{self._kind}.order`: {ids.max()} is no id")
+            raise CorruptError(f"array `names/{self._kind}.order`: {ids.max()} is no id\n{_HINT}")
         starts = np.asarray(self._offsets[ids]).astype(np.int64)
         ends = np.asarray(self._offsets[ids + 1]).astype(np.int64)
         if (ends - starts != length).any() or (len(ends) and ends.max() > len(self._bytes)):
             raise CorruptError(
-                f"array `names/{self._kind}.order` is not in the order of names\n"
-                "hint: run `outercore check`"
+                f"array `names/{self._kind}.order` is not in the order of names\n{_HINT}"
             )
         return ids, _of_one_length(self._bytes, starts, length)
 
@@ -246,17 +250,17 @@ class Names:
             return rank
         number = int(self._order[rank])
         if not 0 <= number < len(self):
-            raise CorruptError(f"array `names/{self._kind}.order`: {number} is no id")
+            raise CorruptError(f"array `names/{self._kind}.order`: {number} is no id\n{_HINT}")
         return number
 
     def _name(self, number: int) -> bytes:
         if not 0 <= number < len(self):
-            raise CorruptError(f"array `names/{self._kind}.order`: {number} is no id")
+            raise CorruptError(f"array `names/{self._kind}.order`: {number} is no id\n{_HINT}")
         start, end = int(self._offsets[number]), int(self._offsets[number + 1])
         if not start <= end <= len(self._bytes):
             raise CorruptError(
                 f"array `names/{self._kind}.offsets`: row {number}: bytes {start} to {end}, "
-                f"expected them in 0 to {len(self._bytes)}\nhint: run `outercore check`"
+                f"expected them in 0 to {len(self._bytes)}\n{_HINT}"
             )
         return bytes(self._bytes[start:end])
 

@@ -122,6 +122,18 @@ def _remove_abandoned(path: Path) -> None:
             os.close(lock)
 
 
+def remove_at_once(path: Path) -> None:
+    """Removes the directory `path`, under another name: after a crash it is whole, or not there.
+
+    What a killed process has left under the other name is removed, too.
+    """
+    gone = path.with_name(f"{path.name}.removed")
+    shutil.rmtree(gone, ignore_errors=True)
+    with suppress(OSError):
+        path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
 def require_free(file: Path, *, overwrite: bool) -> None:
     """Errors: `InvalidError` where `file` is there already and is not to be replaced."""
     if file.exists() and not overwrite:

@@ -371,9 +371,14 @@ def names_the_place(said: str, name: str) -> bool:
 def left_names(root: Path) -> list[str]:
     """The files of a command that has ended, but for records and scalars."""
     for note in root.rglob(".change.json"):
-        # The commit stood when the command was killed: the next writer ends the clean-up.
-        _native.remove_layouts(note.parent, "nodes/none/none")
+        # The commit stood when the command was killed: the next writer ends the clean-up. This one
+        # removes the layouts of an array that has none.
+        keys = json.loads((note.parent / "graph.json").read_bytes())["arrays"]
+        plain = [key for key in keys if not any(one.startswith(f"layout/{key}/") for one in keys)]
+        _native.remove_layouts(note.parent, plain[0])
     # Numbers of checkpoints, and those of arrays that replaced others, may be other ones.
     varies = r"/\d{6}/|\.\d+(?=\.npy$)|(?<=/\.generations/)xxh3-\w+"
     found = [re.sub(varies, "", name) for name in files(root)]
-    return sorted(name for name in found if not re.search(r"^runs/|/tensorboard/", name))
+    # Logs of updates, too, depend on when they were folded, and a finished run proposes a report.
+    varying = r"^runs/|/tensorboard/|/live/|/report\.html$"
+    return sorted(name for name in found if not re.search(varying, name))

@@ -98,6 +98,8 @@ def test_an_array_of_the_same_name_is_replaced_only_by_overwrite(plain: Path, ou
     assert "`nodes/node/a` is in the data set already" in told
     assert "--overwrite" in told
     assert outcome("add", plain, "--array", "a=two.npy", "--overwrite")[0] == 0
+    # The array that was replaced takes no room.
+    assert len(list((plain / "nodes/node").glob("a*.npy"))) == 1
     assert oc.open(plain).array("a").tolist() == [2, 2, 2]
 
 
@@ -117,6 +119,21 @@ def test_nodes_with_names_are_joined_by_them(named: Path, outcome: Any) -> None:
     ages = graph.rows("age", graph.entities.ids(["carol", "ann"]))
     assert ages.tolist() == [30, 40]
     assert graph.entity_names(graph.split("train")) == ["carol", "ann"]
+
+
+def test_rows_are_not_joined_by_damaged_names(named: Path, outcome: Any) -> None:
+    graph = oc.open(named)
+    Path("ages.csv").write_text("id,age\nann,1\nbob,2\ncarol,3\n")
+    for part in ("offsets", "bytes"):
+        key = f"names/entity.{part}"
+        file = named / graph.arrays[key]["file"]
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        code, _, told = outcome("add", named, "--array", "age=ages.csv")
+        assert code == 1
+        assert f"array `{key}`: checksum" in told
+        assert "hint: " in told
+        file.write_bytes(whole)
 
 
 def test_python_takes_names_of_nodes(named: Path) -> None:

@@ -251,3 +251,38 @@ def test_files_of_edge_values_are_among_the_inputs(tmp_path: Path, outcome: Any)
     assert code == 0, err
     provenance = json.loads((out / "graph.json").read_text())["provenance"]
     assert provenance["inputs"] == [str(edges), str(weights)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["words.csv", "--ids", "dictionary"],
+        ["--nodes", "word=names.csv:id", "--edges", "word,to,word=links.csv:src,dst"],
+    ],
+    ids=["dictionary", "keys"],
+)
+def test_a_dictionary_whose_removal_was_cut_short_is_not_in_the_way(
+    tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    (tmp_path / "words.csv").write_text("ann,bob\nbob,carol\n")
+    (tmp_path / "links.csv").write_text("src,dst\nann,bob\nbob,carol\n")
+    (tmp_path / "names.csv").write_text("id\nann\nbob\ncarol\n")
+    expected = contents(tmp_path)
+    whole = shutil.rmtree
+
+    def cut_short(path: Path, **how: bool) -> None:
+        """What a kill leaves that comes after the first file."""
+        if (Path(path) / "graph.json").exists():
+            (Path(path) / "graph.json").unlink()
+        else:
+            whole(path, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", cut_short)
+        assert outcome("import", *options, "--out", "new")[0] == 0
+    assert set(contents(tmp_path)) > set(expected)
+    whole(tmp_path / "new")
+    code, _, told = outcome("import", *options, "--out", "new")
+    assert code == 0, told
+    whole(tmp_path / "new")
+    assert contents(tmp_path) == expected

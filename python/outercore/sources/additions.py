@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Addition, Progress
+from outercore._native import Addition, Progress, verify_arrays
 from outercore.batch_arrays import RESERVED
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
@@ -102,7 +102,10 @@ def add(
         for array in arrays:
             feed_array(addition, array, options, progress)
         require_unchanged([state for array in arrays for state in array.rows.files])
-        return addition.finish([array.rows.name for array in arrays])
+        added = addition.finish([array.rows.name for array in arrays])
+    # What was replaced takes room as long as this reader keeps it.
+    graph.reload()
+    return added
 
 
 def _times_of(graph: Graph, replaced: list[NodeArray]) -> Iterator[tuple[str, str, str | None]]:
@@ -133,7 +136,7 @@ class _Opening:
         )
         self._is_named = isinstance(names, Names)
         if isinstance(names, Names):
-            self._reading = replace(reading, ids=by_name(names))
+            self._reading = replace(reading, ids=by_name(names, graph))
         else:
             # An earlier version noted no first id, so the option still counts.
             first = max(first_id_of(graph), int(given.text.one_based))
@@ -228,7 +231,8 @@ class _Opening:
         if node_type is None:
             return replace(self._reading, nodes=count)
         keys = self._graph.keys_of(node_type)
-        return replace(self._reading, nodes=count, ids=_NO_KEYS if keys is None else by_name(keys))
+        ids = _NO_KEYS if keys is None else by_name(keys, self._graph)
+        return replace(self._reading, nodes=count, ids=ids)
 
     def _count(self, node_type: str | None) -> int:
         """The nodes of a type."""
@@ -285,11 +289,15 @@ class _Opening:
             )
 
 
-def by_name(names: Names) -> NodeIds:
-    """Ids of nodes that a column calls by their names."""
+def by_name(names: Names, graph: Graph) -> NodeIds:
+    """Ids of nodes that a column calls by their names.
+
+    Damaged names would put rows to other nodes, so their checksums are compared first.
+    """
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         row = 0
+        verify_arrays(graph.root, names.keys)
         for (column,) in key_texts(table, [key]):
             found = names.lookup(*names_of(column))
             if len(wrong := np.flatnonzero(found < 0)):

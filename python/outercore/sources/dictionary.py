@@ -8,7 +8,6 @@ then the edges, and the ids of the rows, in the order of the files.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +46,7 @@ from outercore.sources.text import TextOptions, suffix_of
 from outercore.sources.texts import table_texts, text_files
 from outercore.sources.triples import names_of
 from outercore.sources.unchanged import FileState, states
+from outercore.storage import remove_at_once
 
 _CHUNK = 1 << 20
 _ARRAYS = (".npy", ".npz")
@@ -118,7 +118,7 @@ class NamedInputs:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # After an interrupt the next run resumes from here.
         if self._is_ours and (kind is None or issubclass(kind, REFUSALS)):
-            shutil.rmtree(self._place, ignore_errors=True)
+            remove_at_once(self._place)
 
     def build(self, progress: Progress) -> GraphSource:
         """Builds the dictionary and gives the graph by ids."""

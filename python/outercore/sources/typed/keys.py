@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from outercore.sources.rows import RowSource
 from outercore.sources.table import Table
 from outercore.sources.texts import text_arrays
 from outercore.sources.triples import names_of
-from outercore.storage import device_errors
+from outercore.storage import device_errors, remove_at_once
 
 _SEPARATOR, _WITHIN = "\x1f", "\x1e"
 """What stands between a node type and its keys, and between the columns of one key."""
@@ -134,7 +133,7 @@ class Keys:
         self._row_of = self._column_of = np.empty(0, np.int64)
         # After an interrupt the next run resumes from here.
         if self._is_ours and (kind is None or issubclass(kind, REFUSALS)):
-            shutil.rmtree(self._place, ignore_errors=True)
+            remove_at_once(self._place)
 
     def build(self, memory: int, progress: Progress) -> None:
         """Numbers all keys.

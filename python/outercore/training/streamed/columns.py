@@ -133,6 +133,13 @@ class Columns:
             starts, ends = (np.asarray(self._offsets[nodes + by]).astype(np.int64) for by in (0, 1))
         forget(self._offsets)
         self._moved.topology_read += 8 * (last - first)
+        arcs = len(self._sources)
+        # Nothing may be allocated or read by damaged bounds.
+        if ((starts < 0) | (starts > ends) | (ends > arcs)).any():
+            raise CorruptError(
+                f"array `edges/edge/offsets`: bounds that fall, or are beyond the {arcs:,} arcs\n"
+                "hint: run `outercore check` on the data set"
+            )
         return starts, ends
 
 
