@@ -302,11 +302,11 @@ fn propagated_labels_are_as_defined() {
 fn labels_that_are_only_exchanged_are_counted_and_asynchronous_ones_settle() {
     let star: Vec<(u64, u64)> = (1..40).map(|leaf| (0, leaf)).collect();
     let both_sides = |left: u64, right: u64| {
-        (0..left).flat_map(move |u| (left..left + right).map(move |v| (u, v))).collect()
+        (0..left).flat_map(move |u| (left..left + right).map(move |v| (u, v))).collect::<Vec<_>>()
     };
     // A triangle settles; the pair beside it does not.
     let pair_and_triangle = vec![(0, 1), (2, 3), (3, 4), (4, 2)];
-    let cases: [(&str, u64, Vec<(u64, u64)>, u64); 4] = [
+    let cases = [
         ("star", 40, star, 40),
         ("complete bipartite", 17, both_sides(5, 12), 17),
         ("pair and triangle", 5, pair_and_triangle, 2),

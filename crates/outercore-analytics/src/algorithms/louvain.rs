@@ -111,8 +111,8 @@ pub fn louvain<R: Passes>(
 ) -> Result<Raw<i64>> {
     validate(resolution)?;
     let shape = *run.shape();
-    // Nodes are numbered as they are visited, so that visits go through memory in its order: on an
-    // R-MAT graph twice as fast as a drawn order of nodes that are numbered by their ids.
+    // Nodes are numbered as they are visited, so that visits go through memory in its order. A drawn
+    // order of nodes numbered by their ids took 1.6 times as long (R-MAT, 2^17 nodes, 16 edges each).
     let drawn = Permutation::new(shape.nodes, seed, 0);
     let mut order: Vec<(u32, usize)> = Vec::with_capacity(shape.connected as usize);
     for part in 0..shape.partitions() {
