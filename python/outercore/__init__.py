@@ -24,6 +24,7 @@ from outercore.errors import (
 )
 from outercore.graph import Graph, open
 from outercore.lazy import attribute
+from outercore.other_libraries import FUNCTIONS
 
 if TYPE_CHECKING:
     from outercore import analytics, far
@@ -152,19 +153,6 @@ _LAZY = {
 
 
 _MODULES = ("analytics", "far")
-_SAMPLED = "`oc.NeighborLoader` samples neighbourhoods, there is no loader of other subgraphs"
-_INSTEAD = {
-    **dict.fromkeys(
-        ("ClusterData", "ClusterLoader", "GraphSAINTSampler", "RandomNodeLoader", "IBMBNodeLoader"),
-        _SAMPLED,
-    ),
-    "ShaDowKHopSampler": '`oc.NeighborLoader(..., subgraph_type="induced", disjoint=True)`',
-    "NodeLoader": "`oc.NeighborLoader`",
-    "LinkLoader": "`oc.LinkNeighborLoader`",
-    "HGTSampler": "`oc.HGTLoader`",
-    "DataLoader": "`oc.train` trains on many graphs; `oc.NeighborLoader` has batches of one graph",
-}
-"""What is here in place of loaders of PyG."""
 
 
 def __dir__() -> list[str]:
@@ -174,4 +162,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"outercore.{name}")
-    return attribute(__name__, name, _LAZY, hint=_INSTEAD.get(name, ""))
+    return attribute(__name__, name, _LAZY, hint=FUNCTIONS.get(name, ""))

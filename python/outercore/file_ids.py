@@ -38,9 +38,7 @@ class FileIds:
     @property
     def range(self) -> str:
         """The ids, in words."""
-        if not self._count:
-            return "none, since there are no nodes"
-        return f"{self.first} to {self.first + self._count - 1}"
+        return f"{self.first} to {self.first + self._count - 1}" if self._count else "no ids"
 
     def find(self, text: str | int) -> int | None:
         """The position of the node that files call `text`, or None."""
@@ -58,8 +56,9 @@ class FileIds:
         """
         position = self.find(text)
         if position is None:
-            why = "" if str(text).lstrip("-").isdigit() else "the nodes have no names, "
-            raise InvalidError(f"node `{text}`: {why}expected {self.range}")
+            is_number = str(text).lstrip("-").isdigit()
+            why = f"the graph has {self._count:,} nodes" if is_number else "the nodes have no names"
+            raise InvalidError(f"node `{text}`: {why} ({self.range})")
         return position
 
     def ids(self, texts: Iterable[str | int]) -> NDArray[np.int64]:

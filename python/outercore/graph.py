@@ -28,6 +28,7 @@ from outercore.graph_arrays import (
     numbers_of,
     refuse_run,
     refuse_several_types,
+    require_directory,
     require_one_name,
     summary,
     texts_called,
@@ -65,10 +66,9 @@ class Graph:
             NotFoundError: there is no data set, or the file of an array is missing.
             CorruptError: an array has another length than the manifest says.
             VersionError: a newer Outercore wrote it.
-            InvalidError: ``root`` is an empty text.
+            InvalidError: ``root`` is no directory: an empty text, or a graph in memory.
         """
-        if not os.fspath(root):
-            raise InvalidError("data set: expected its directory, found an empty text")
+        require_directory(root)
         self.root = Path(root)
         self._generation: str | None = None
         # A copy in another process may have another working directory.
@@ -101,8 +101,7 @@ class Graph:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """The manifest ``graph.json``: arrays, roles, types and provenance."""
-        manifest: dict[str, Any] = json.loads(self._core.manifest())
-        return manifest
+        return dict(json.loads(self._core.manifest()))
 
     @property
     def generation(self) -> str:
@@ -116,8 +115,7 @@ class Graph:
 
     @property
     def first_id(self) -> int:
-        """What the imported files call node 0. Tables and texts have these ids; arrays, tensors and
-        numbers in calls are positions, which count from 0."""
+        """What the imported files call node 0; arrays and numbers are positions from 0."""
         return first_id_of(self)
 
     @property
@@ -185,10 +183,8 @@ class Graph:
         key = self._role("labels")
         if key is None or self.manifest["arrays"][key]["dtype"] == "float64":
             return 0
-        shape = self.manifest["arrays"][key]["shape"]
-        if len(shape) == 2:
-            return int(shape[1])
-        return int(self.manifest["roles"].get("classes") or 0)
+        _, *columns = self.manifest["arrays"][key]["shape"]
+        return int(columns[0] if columns else self.manifest["roles"].get("classes") or 0)
 
     @property
     def splits(self) -> list[str]:
@@ -456,8 +452,7 @@ class Graph:
             columns: arrays with a row a node, such as the result of an algorithm. One of several
                 columns becomes ``NAME_0``, ``NAME_1``, ...
 
-        Shapes: a row a node, in the order of the ids; with several node types, type after type,
-        with a column ``type``.
+        Shapes: a row a node, in the order of ids; of several types by type, with a column ``type``.
 
         Raises:
             InvalidError: another number of rows.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from outercore.edge_types import EdgeType, edge_type_called
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import suggestion
 from outercore.names import Names
+from outercore.other_libraries import reader_of
 from outercore.runs.directory import made_by
 from outercore.shell import quoted
 from outercore.split_names import find_split
@@ -164,6 +166,19 @@ def texts_called(graph: Graph, name: str) -> Names | None:
     kind = ".".join(name.removeprefix("nodes/").rsplit("/", 1))
     kind = kind if "." in kind and "/" in name else f"node.{name}"
     return Names(graph.root, graph.arrays, kind) if f"names/{kind}.bytes" in graph.arrays else None
+
+
+def require_directory(root: object) -> None:
+    """Errors: `InvalidError` for anything but the directory of a data set."""
+    if not isinstance(root, (str, os.PathLike)):
+        reader = reader_of(root)
+        hint = f"\nhint: `{reader}(graph, DIRECTORY)` makes a data set of it" if reader else ""
+        found = type(root).__name__
+        raise InvalidError(
+            f"data set: expected its directory or an opened graph, found {found}{hint}"
+        )
+    if not os.fspath(root):
+        raise InvalidError("data set: expected its directory, found an empty text")
 
 
 def refuse_run(root: Path) -> None:

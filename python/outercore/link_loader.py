@@ -20,7 +20,13 @@ from outercore.loader import NeighborLoader
 from outercore.loader_arguments import refuse_arguments
 from outercore.minibatches import FanOuts, Source, opened
 from outercore.ranks import share_of
-from outercore.sample_rules import EqualTimes, SubgraphType, TemporalStrategy, edge_name
+from outercore.sample_rules import (
+    EqualTimes,
+    SubgraphType,
+    TemporalStrategy,
+    edge_name,
+    require_times,
+)
 from outercore.seed_code import SeedCode, code_of_links
 from outercore.seed_edges import leave_out_links
 
@@ -134,6 +140,8 @@ class LinkNeighborLoader(NeighborLoader):
         self._link_batch, self._drop_last = own["batch_size"], own["drop_last"]
         self._link_rank, self._link_world = rank, world_size
         self._excludes_links = exclude_seed_edges
+        if time_attr is not None:
+            require_times(graph, time_attr)
         self._links = LinkSeeds(
             graph,
             self._edge_type,

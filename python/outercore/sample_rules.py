@@ -77,6 +77,7 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
         if found["weights"] is None:
             raise _no_array(graph, "weight_attr", weight_attr)
     if time_attr is not None:
+        require_times(graph, time_attr)
         found["edge_times"] = edge_name(graph, time_attr)
         found["node_times"] = time_attr if _has(graph, "nodes", time_attr) else None
         if found["edge_times"] is None and found["node_times"] is None:
@@ -84,6 +85,21 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
     elif temporal_strategy == "last":
         raise InvalidError("temporal_strategy: `last` expects `time_attr`")
     return found
+
+
+def require_times(graph: Graph, name: str) -> None:
+    """Errors: `InvalidError` for an array of this name that is not one whole number a row."""
+    called = {name, name.removeprefix(_EDGE)}
+    for key, entry in graph.arrays.items():
+        of, _, rest = key.partition("/")
+        if of not in ("nodes", "edges") or rest.partition("/")[2] not in called:
+            continue
+        shape, dtype = entry["shape"], entry["dtype"]
+        if len(shape) != 1 or "int" not in dtype:
+            raise InvalidError(
+                f"time_attr: array `{key}` is {dtype} {shape}, expected whole numbers [rows]\n"
+                "hint: times of shape [rows, 1] are `times[:, 0]`"
+            )
 
 
 def input_times(times: Any) -> NDArray[np.int64] | None:

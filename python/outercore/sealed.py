@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import zlib
+from pathlib import Path
 from typing import Any
 
 from outercore.errors import CorruptError
 
 CHECKSUM = "checksum"
 """The member that holds the checksum of all other members."""
+
+_PIECE = 1 << 20
 
 
 def seal(values: dict[str, Any]) -> bytes:
@@ -60,6 +63,15 @@ def unseal(data: bytes, what: str, *, since: int = 0) -> dict[str, Any]:
 def checksum_of(data: bytes | memoryview) -> str:
     """The checksum of bytes, as text: CRC-32."""
     return f"crc32:{zlib.crc32(data):08x}"
+
+
+def checksum_of_file(path: Path) -> str:
+    """The checksum of all bytes of a file. Cost: one sequential read."""
+    total = 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            total = zlib.crc32(piece, total)
+    return f"crc32:{total:08x}"
 
 
 def _checksum(values: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from outercore import analytics, embedding, training
 from outercore.analytics.request import Source, root_of
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import hint_like
+from outercore.other_libraries import FUNCTIONS
 from outercore.runs.directory import is_data_set, made_by
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
             return embedding.plan(root_of(data_set), **options)
     if job not in analytics.ALGORITHMS:
         jobs = ("train", "embed", *analytics.ALGORITHMS)
-        raise InvalidError(
-            f"plan: expected one of {', '.join(jobs)}; found `{job}`{hint_like(job, jobs)}"
-        )
+        advice = FUNCTIONS.get(job, "")
+        hint = f"\nhint: {advice}" if advice else hint_like(job, jobs)
+        raise InvalidError(f"plan: expected one of {', '.join(jobs)}; found `{job}`{hint}")
     return analytics.plan(job, data_set, **options)
 
 

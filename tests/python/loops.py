@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,18 +41,24 @@ _CALLS = {
         "rmdir": 84,
         "link": 86,
         "unlink": 87,
+        "symlink": 88,
         "openat": 257,
         "mkdirat": 258,
         "unlinkat": 263,
         "renameat": 264,
+        "linkat": 265,
+        "symlinkat": 266,
         "fallocate": 285,
         "pwritev": 296,
         "renameat2": 316,
         "seccomp": 317,
+        "copy_file_range": 326,
     },
     "aarch64": {
         "mkdirat": 34,
         "unlinkat": 35,
+        "symlinkat": 36,
+        "linkat": 37,
         "renameat": 38,
         "truncate": 45,
         "ftruncate": 46,
@@ -65,12 +72,15 @@ _CALLS = {
         "fdatasync": 83,
         "renameat2": 276,
         "seccomp": 277,
+        "copy_file_range": 285,
     },
 }.get(platform.machine(), {})
 _BY_DESCRIPTOR = {"write", "pwrite64", "writev", "pwritev", "ftruncate", "fallocate"}
-_BY_DESCRIPTOR |= {"fsync", "fdatasync"}
+_BY_DESCRIPTOR |= {"fsync", "fdatasync", "copy_file_range"}
+_PLACE = {"copy_file_range": 2, "symlink": 1, "linkat": 2, "symlinkat": 1}
+"""Which argument says what is changed, or in which directory; the first one of all others."""
 _TAKES_ROOM = {"write", "pwrite64", "writev", "pwritev", "ftruncate", "fallocate", "openat"}
-_TAKES_ROOM |= {"mkdir", "mkdirat"}
+_TAKES_ROOM |= {"mkdir", "mkdirat", "link", "linkat", "symlink", "symlinkat", "copy_file_range"}
 _HERE = -100
 _CONTINUE = 1
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
@@ -119,7 +129,10 @@ class Commands:
         self._socket = ours
 
     def run(self, arguments: list[str], where: Path, fault: Fault | None = None) -> Ended:
-        """Runs `outercore ARGUMENTS` in the directory `where`, which is on the disk with faults."""
+        """Runs `outercore ARGUMENTS` in the directory `where`, which is on the disk with faults.
+
+        `MODULE:FUNCTION` in place of a command calls that function of a module here.
+        """
         where = where.resolve()
         with tempfile.TemporaryDirectory() as told:
             asked = {"arguments": arguments, "where": str(where), "told": told}
@@ -165,13 +178,13 @@ def available() -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def flip(file: Path, place: int) -> None:
-    """Flips the lowest bit of the byte at `place`."""
+def flip(file: Path, bit: int) -> None:
+    """Flips a bit; those of a byte count from the lowest."""
     with file.open("r+b") as opened:
-        opened.seek(place)
+        opened.seek(bit // 8)
         byte = opened.read(1)
-        opened.seek(place)
-        opened.write(bytes([byte[0] ^ 1]))
+        opened.seek(bit // 8)
+        opened.write(bytes([byte[0] ^ 1 << bit % 8]))
 
 
 def _supervise(listener: int, pid: int, root: str, fault: Fault | None) -> list[Change]:
@@ -211,15 +224,16 @@ def _supervise(listener: int, pid: int, root: str, fault: Fault | None) -> list[
 def _change(thread: int, call: int, arguments: list[int], root: str) -> Change | None:
     name = next(name for name, number in _CALLS.items() if number == call)
     process, place = Path(f"/proc/{thread}"), Path(root)
+    meant = arguments[_PLACE.get(name, 0) :]
     try:
         if name in _BY_DESCRIPTOR:
-            place = (process / "fd" / str(arguments[0])).readlink()
+            place = (process / "fd" / str(meant[0])).readlink()
         elif name.endswith(("at", "at2")):
-            directory = ctypes.c_int(arguments[0] & 0xFFFFFFFF).value
+            directory = ctypes.c_int(meant[0] & 0xFFFFFFFF).value
             where = process / ("cwd" if directory == _HERE else f"fd/{directory}")
-            place = where.readlink() / _text(thread, arguments[1])
+            place = where.readlink() / _text(thread, meant[1])
         else:
-            place /= _text(thread, arguments[0])
+            place /= _text(thread, meant[0])
     except OSError:
         return None
     return Change(name, str(place.relative_to(root))) if place.is_relative_to(root) else None
@@ -280,14 +294,29 @@ def _obey(connection: socket.socket, asked: dict[str, Any]) -> None:
         socket.send_fds(connection, [str(os.getpid()).encode()], [listener])
         os.close(listener)
         connection.close()
-        from outercore.cli import run
+        arguments = asked["arguments"]
+        if ":" in arguments[0]:
+            code = _call(arguments[0], arguments[1:])
+        else:
+            from outercore.cli import run
 
-        sys.argv = ["outercore", *asked["arguments"]]
-        code = run(asked["arguments"])
+            sys.argv = ["outercore", *arguments]
+            code = run(arguments)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _call(place: str, arguments: list[str]) -> int:
+    from outercore.errors import OutercoreError
+
+    module, _, function = place.partition(":")
+    try:
+        return int(getattr(import_module(module), function)(*arguments))
+    except OutercoreError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
 
 
 if __name__ == "__main__":

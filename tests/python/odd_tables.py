@@ -14,6 +14,7 @@ import contextlib
 import csv
 import datetime
 import gzip
+import importlib
 import io
 import itertools
 import random
@@ -22,6 +23,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +33,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import outercore
+from outercore.errors import OutercoreError
 from suggested import commands_in
 from typed_files import edges_by_type
 
@@ -312,6 +316,8 @@ class Import:
     """Called with the graph and the command that was accepted in the end."""
     after: list[str] = field(default_factory=list)
     """A second command, on what the first one made."""
+    call: Callable[[], Any] | None = None
+    """A call from Python in place of a command."""
 
 
 def split_parts(
@@ -591,9 +597,45 @@ def arrays(draw: random.Random, world: World, home: Path) -> Import:
     return Import([*arguments, "--out", str(home / "graph")], read)
 
 
+def frames(draw: random.Random, world: World, home: Path) -> Import:
+    """Frames of pandas."""
+    pandas = importlib.import_module("pandas")
+
+    def column(values: list[Any]) -> Any:
+        if all(isinstance(key, str) for key in values) and set(values) <= set(world.keys):
+            return [int(key) for key in values] if world.are_numbers else values
+        return values
+
+    ends = draw.choice(ENDS)
+    table = edge_table(draw, world, ends)
+    times = {}
+    for name in set(table.columns) & set(TIME_NAMES):
+        texts = [time_text(day, world.notation) for day in table.columns[name]]
+        times[name] = table.columns[name] if world.notation == "whole" else texts
+        if world.notation == "native":
+            times[name] = pandas.to_datetime(texts)
+    edges = pandas.DataFrame(
+        {name: times.get(name, column(values)) for name, values in table.columns.items()}
+    )
+    nodes = node_table(draw, world, draw.choice(["id", "id", "user"]))
+    key = next(iter(nodes.columns))
+    options: dict[str, Any] = {"ends": ends} if next(iter(table.columns)) in TIME_NAMES else {}
+    if world.labels is not None or world.features is not None:
+        frame = pandas.DataFrame({name: column(values) for name, values in nodes.columns.items()})
+        options["nodes"] = frame if key == "id" else frame.set_index(key)
+    if world.labels is not None:
+        options["labels"] = "label"
+    if world.features is not None:
+        options["features"] = ["size"]
+        options["options"] = outercore.ImportOptions(allow_nan=True)
+    call = lambda: outercore.from_pandas(edges, home / "graph", **options)  # noqa: E731
+    return Import([], lambda graph, words: read_plain(graph, words, world), call=call)
+
+
 PATHS = {
     "arrays": arrays,
     "folder": folder,
+    "frames": frames,
     "neo4j": neo4j,
     "plain": plain,
     "triples": triples,
@@ -626,13 +668,11 @@ def problem(seed: int, home: Path, outcome: Any) -> str | None:
 
     `outcome` calls the command line: exit code, standard output, standard error.
     """
-    import outercore as oc
-
     world, name, task = made(seed, home)
     said: list[str] = []
 
     def differs(words: list[str]) -> str | None:
-        graph = oc.open(home / "graph")
+        graph = outercore.open(home / "graph")
         found, expected = task.read(graph, words), world.expected()
         if found == expected:
             return None
@@ -675,7 +715,18 @@ def problem(seed: int, home: Path, outcome: Any) -> str | None:
             else [one for found in problems for one in found]
         )
 
-    problems = tried(task.arguments, 4)
+    def called_from_python(call: Callable[[], Any]) -> list[str]:
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                call()
+        except OutercoreError as error:
+            return [f"was refused: {error}"]
+        said.extend(str(one.message) for one in told)
+        wrong = differs([])
+        return [wrong] if wrong else []
+
+    problems = tried(task.arguments, 4) if task.call is None else called_from_python(task.call)
     if not problems:
         return None
     return f"seed {seed}, {name}, {world.kind}: {problems[0]}\n" + "\n".join(said)

@@ -28,6 +28,7 @@ from outercore.errors import (
     NotFoundError,
     VersionError,
 )
+from outercore.sealed import seal
 
 
 def test_an_embedding_is_opened_by_its_run_and_knows_names(
@@ -83,7 +84,7 @@ def test_a_run_without_an_embedding_is_told_from_one_with(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"version": 2}, VersionError, "expected version 1, found 2"),
+        ({"version": 3}, VersionError, "expected version 2, found 3"),
         ({"entities": 61}, CorruptError, r"expected float32 \[61, 8\], found float32 \[60, 8\]"),
         ({"width": 9}, CorruptError, r"expected float32 \[60, 9\]"),
         ({"model": {"kind": "wonder"}}, CorruptError, "model.kind"),
@@ -93,7 +94,8 @@ def test_a_description_that_does_not_fit_is_an_error(
     embedding: Embedding, change: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     path = embedding.root / "embedding.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    changed = {**json.loads(path.read_text()), **change}
+    path.write_bytes(seal(changed) if changed["version"] > 1 else json.dumps(changed).encode())
     with pytest.raises(error, match=message):
         Embedding.open(embedding.root)
 

@@ -71,7 +71,8 @@ def test_a_run_leaves_tables_their_meaning_and_a_record(facts: Path, tmp_path: P
     assert result.entities.dtype == result.relations.dtype == np.float32
     assert result.relations.shape == (len(STEPS), 16)
     described = json.loads((tmp_path / "run/embedding.json").read_text())
-    assert described["version"] == 1
+    assert described["version"] == 2
+    assert set(described["checksums"]) == {"entities.npy", "relations.npy"}
     assert (described["entities"], described["relations"]) == (ENTITIES, len(STEPS))
     assert (described["width"], described["model"]["kind"]) == (16, "complex")
     assert described["data_set"] == str(facts.resolve())

@@ -117,10 +117,13 @@ def test_every_format_tells_what_it_calls_the_first_node(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["bfs", "--source", "0"], "--source: node `0`: expected 1 to 7"),
-        (["bfs", "--source", "8"], "--source: node `8`: expected 1 to 7"),
-        (["closeness", "--nodes", "1,8"], "--nodes: node `8`: expected 1 to 7"),
-        (["pagerank", "--personalization", "8"], "--personalization: node `8`: expected 1 to 7"),
+        (["bfs", "--source", "0"], "--source: node `0`: the graph has 7 nodes (1 to 7)"),
+        (["bfs", "--source", "8"], "--source: node `8`: the graph has 7 nodes (1 to 7)"),
+        (["closeness", "--nodes", "1,8"], "--nodes: node `8`: the graph has 7 nodes (1 to 7)"),
+        (
+            ["pagerank", "--personalization", "8"],
+            "--personalization: node `8`: the graph has 7 nodes (1 to 7)",
+        ),
     ],
 )
 def test_a_node_that_is_not_there_is_refused_in_the_ids_of_the_files(
@@ -138,7 +141,7 @@ def test_texts_in_python_are_ids_of_the_files(both: list[Path]) -> None:
         assert np.array_equal(oc.pagerank(one, personalization=given), expected)
     found, expected = oc.closeness(one, nodes=["1", "4"]), oc.closeness(zero, nodes=[0, 3])
     assert np.array_equal(found, expected, equal_nan=True)
-    with pytest.raises(oc.errors.InvalidError, match="node `0`: expected 1 to 7"):
+    with pytest.raises(oc.errors.InvalidError, match="node `0`: the graph has 7 nodes"):
         oc.bfs(one, "0")
 
 

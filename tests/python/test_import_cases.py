@@ -95,6 +95,8 @@ def test_case(case: Case, tmp_path: Path, outcome: Any) -> None:
             assert found(graph) == case[member]
     if "nodes" in case:
         assert graph.num_nodes == case["nodes"]
+    if "first_id" in case:
+        assert graph.first_id == case["first_id"]
     if "names" in case:
         assert graph.entity_names() == case["names"]
     for part, expected in case.get("triples", {}).items():

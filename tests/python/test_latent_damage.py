@@ -7,9 +7,11 @@ more bits, is `crates/outercore-live/tests/damage.rs`.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,6 +168,38 @@ def test_features_beside_an_embedding_are_compared_first(tmp_path: Path) -> None
     flipped(Path(graph.root), "nodes/node/mark", 5)
     with pytest.raises(CorruptError, match="array `nodes/node/mark`: checksum"):
         add_features(embedding, oc.open(graph.root), "both", beside="mark")
+
+
+def test_no_command_makes_anything_of_a_damaged_embedding(tmp_path: Path) -> None:
+    data_set = tmp_path / "facts"
+    facts(data_set, random_triples(3))
+    options: dict[str, Any] = {"dim": 4, "epochs": 1, "threads": 1}
+    oc.embed(data_set, out=tmp_path / "run", **options)
+    uses: dict[str, list[object]] = {
+        "features": ["embedding", "features", tmp_path / "run"],
+        "export": ["embedding", "export", tmp_path / "run", "--out", tmp_path / "rows.csv"],
+        "neighbours": ["embedding", "neighbours", tmp_path / "run", "n3"],
+        "predict": ["embedding", "predict", tmp_path / "run", "--head", "n3", "--relation", "r1"],
+        "evaluate": ["embedding", "evaluate", tmp_path / "run", "--part", "train"],
+        "embed": ["embed", data_set, "--from", tmp_path / "run", "--out", tmp_path / "next"],
+    }
+    uses["embed"] += ["--dim", 4, "--epochs", 1]
+    before, again = manifest(data_set), re.compile(r"`outercore embed --resume \S+run`")
+    for file in ("entities.npy", "relations.npy", "embedding.json"):
+        path = tmp_path / "run" / file
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+        for name, words in uses.items():
+            if file == "relations.npy" and name in ("features", "export", "neighbours"):
+                continue
+            status, text = command(*words)
+            assert status != 0, (name, file)
+            assert re.search(rf"{file}`: found checksum", text), (name, text)
+            assert again.search(text), (name, text)
+        assert manifest(data_set) == before
+        assert not (tmp_path / "rows.csv").exists()
+        assert command("embed", "--resume", tmp_path / "run")[0] == 0
+        assert path.read_bytes() == whole, file
 
 
 def test_reading_a_whole_array_compares_its_checksum(home: Path, tmp_path: Path) -> None:

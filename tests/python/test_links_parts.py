@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -107,6 +108,34 @@ def test_a_file_of_edges_that_was_cut_short_is_told(graph: oc.Graph, tmp_path: P
     (tmp_path / "links" / "test.npy").unlink()
     with pytest.raises(CorruptError, match="found no file"):
         prepared(graph, tmp_path / "links")
+
+
+def test_a_flipped_bit_of_prepared_edges_is_told_and_they_are_prepared_again(
+    graph: oc.Graph, tmp_path: Path
+) -> None:
+    root = tmp_path / "links"
+    prepared(graph, root)
+    files = {file.name: file.read_bytes() for file in sorted(root.iterdir()) if file.is_file()}
+    assert len(files) == 6
+    for name, data in files.items():
+        (root / name).write_bytes(data[:-9] + bytes([data[-9] ^ 2]) + data[-8:])
+        with pytest.raises(CorruptError, match=rf"{name}`: .*\nhint: remove `.*links`"):
+            prepared(graph, root)
+        shutil.rmtree(root)
+        prepared(graph, root)
+        found = {file.name: file.read_bytes() for file in sorted(root.iterdir()) if file.is_file()}
+        assert found == files, name
+
+
+def test_edges_are_not_prepared_of_damaged_ones(graph: oc.Graph, tmp_path: Path) -> None:
+    for key in ("edges/edge/offsets", "edges/edge/sources"):
+        copy = Path(shutil.copytree(graph.root, tmp_path / "copy"))
+        file = copy / graph.arrays[key]["file"]
+        data = file.read_bytes()
+        file.write_bytes(data[:-8] + bytes([data[-8] ^ 1]) + data[-7:])
+        with pytest.raises(CorruptError, match=f"array `{key}`"):
+            prepared(oc.open(copy), tmp_path / "links")
+        shutil.rmtree(copy)
 
 
 def test_preparing_stops_when_asked_to(graph: oc.Graph, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 //! Sums and minima are taken arc by arc. What is a function of all neighbours together (the h-index
 //! of a k-core, the most frequent label) needs them side by side: a slot for each arc.
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result, mix};
 use outercore_grid::{Arcs, GridShape, Order};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,8 @@ use crate::state::{Closed, Parts, PerNode, Step, Stored, Table, Tables, Traffic}
 const PER_NODE: u64 = 12;
 
 /// A step in which every node of the selected partitions hears the values of all its neighbours at
-/// once: `each(its value, values of its neighbours)` is its new value.
+/// once: `each(its value, values of its neighbours)` is its new value, and whether the node waits.
+/// One that waits wants to be asked again, even if no neighbour changes.
 ///
 /// Neighbours come in no order that means anything, parallel arcs as often as they are there.
 /// Without `loops` a node is no neighbour of itself; with them a loop counts as
@@ -31,10 +32,27 @@ pub(crate) struct Gathered<F> {
     each: F,
 }
 
-impl<F: Fn(u32, &mut [u32]) -> u32 + Sync> Gathered<F> {
+impl<F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync> Gathered<F> {
     pub(crate) fn new(loops: bool, each: F) -> Self {
         Self { program: Gather { loops }, each }
     }
+}
+
+/// What a step has done with a partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outcome {
+    /// Nodes whose value is another one now.
+    changed: u64,
+    /// Whether a node waits.
+    waits: bool,
+    /// Fingerprints of the new values less those of the old ones. Two steps that add up to 0 lead
+    /// back to the same values.
+    moved: u64,
+}
+
+/// Of a value at a place of the grid.
+fn fingerprint(place: u64, value: u32) -> u64 {
+    mix(mix(place) ^ u64::from(value))
 }
 
 /// Values of a partition's nodes.
@@ -62,15 +80,14 @@ impl Stored for Numbers {
     }
 }
 
-impl<F: Fn(u32, &mut [u32]) -> u32 + Sync> Step for Gathered<F> {
+impl<F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync> Step for Gathered<F> {
     type Program = Gather;
     type Shown = Numbers;
     /// How many neighbours each node has, loops included.
     type Fixed = Vec<u32>;
     type Own = ();
     type Target = Slots;
-    /// Whether a value is another one now.
-    type Report = bool;
+    type Report = Outcome;
     const TRAFFIC: Traffic = TRAFFIC;
     const ANY_ORDER: bool = true;
     const QUIET: bool = false;
@@ -95,14 +112,23 @@ impl<F: Fn(u32, &mut [u32]) -> u32 + Sync> Step for Gathered<F> {
         shown: &mut Numbers,
         _: &Vec<u32>,
         (): &mut (),
-    ) -> Closed<bool> {
-        let mut changed = false;
+    ) -> Closed<Outcome> {
+        let mut outcome = Outcome::default();
+        let first = (shown.partition as u64) << 32;
         for (local, value) in shown.values.iter_mut().enumerate() {
-            let new = (self.each)(*value, slots.of(local));
-            changed |= new != *value;
-            *value = new;
+            let (new, waits) = (self.each)(*value, slots.of(local));
+            outcome.waits |= waits;
+            if new != *value {
+                outcome.changed += 1;
+                let place = first | local as u64;
+                outcome.moved = outcome
+                    .moved
+                    .wrapping_add(fingerprint(place, new))
+                    .wrapping_sub(fingerprint(place, *value));
+                *value = new;
+            }
         }
-        Closed { report: changed, shown: changed, own: false }
+        Closed { report: outcome, shown: outcome.changed > 0, own: false }
     }
 }
 
@@ -128,7 +154,7 @@ const TRAFFIC: Traffic = Traffic {
 };
 
 /// The tables of a gather, and where its loop is in the checkpoint that the run goes on from.
-pub(crate) fn tables_of<R: Passes, F: Fn(u32, &mut [u32]) -> u32 + Sync>(
+pub(crate) fn tables_of<R: Passes, F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync>(
     _step: &Gathered<F>,
     run: &mut R,
     counts: Table<Vec<u32>>,
@@ -143,11 +169,22 @@ pub(crate) struct At {
     pub(crate) iterations: u64,
     /// Partitions in which something may change.
     pub(crate) wanted: Vec<bool>,
+    /// See [`Outcome::moved`]; of the last iteration.
+    #[serde(default)]
+    moved: u64,
+    /// Nodes that the last iteration changed, if it led back to the values before the last but one.
+    #[serde(default)]
+    pub(crate) alternating: u64,
 }
 
 impl At {
+    /// Before the first iteration.
+    pub(crate) fn first(partitions: usize) -> Self {
+        Self { iterations: 0, wanted: all(partitions), moved: 0, alternating: 0 }
+    }
+
     /// One iteration; `again`: another may follow.
-    pub(crate) fn next<R: Passes, F: Fn(u32, &mut [u32]) -> u32 + Sync>(
+    pub(crate) fn next<R: Passes, F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync>(
         &mut self,
         run: &mut R,
         adjacency: &Adjacency,
@@ -162,9 +199,16 @@ impl At {
             flow: Flow::Both,
             weights: false,
         };
-        let changed = tables.sweep(run, step, &select, again)?;
-        let changed: Vec<bool> = changed.into_iter().map(|c| c.unwrap_or(false)).collect();
+        let outcomes = tables.sweep(run, step, &select, again)?;
+        let outcomes: Vec<Outcome> = outcomes.into_iter().map(Option::unwrap_or_default).collect();
+        let changed: Vec<bool> = outcomes.iter().map(|outcome| outcome.changed > 0).collect();
         self.wanted = adjacency.beside(&changed);
+        self.wanted.iter_mut().zip(&outcomes).for_each(|(wanted, one)| *wanted |= one.waits);
+        let moved = outcomes.iter().fold(0u64, |sum, outcome| sum.wrapping_add(outcome.moved));
+        let back = moved != 0 && moved.wrapping_add(self.moved) == 0;
+        let nodes = outcomes.iter().map(|outcome| outcome.changed).sum();
+        self.alternating = if back { nodes } else { 0 };
+        self.moved = moved;
         self.iterations += 1;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use outercore_analytics::algorithms::betweenness::Betweenness;
 use outercore_analytics::algorithms::betweenness::{self, Sources};
 use outercore_analytics::algorithms::kcore::Kcore;
-use outercore_analytics::algorithms::label_propagation::LabelPropagation;
+use outercore_analytics::algorithms::label_propagation::{LabelPropagation, Update};
 use outercore_analytics::algorithms::radii::Radii;
 use outercore_analytics::algorithms::scc::Scc;
 use outercore_analytics::algorithms::triangles::Triangles;
@@ -177,9 +177,28 @@ fn check_kcore(name: &str, graph: &Graph, logs: &[u32]) {
 fn check_labels(name: &str, graph: &Graph, logs: &[u32], iterations: u32) {
     let expected = naive::labels::label_propagation(&graph.csc(), !graph.symmetric, iterations);
     for (grid, mut run) in graph.runs(logs) {
-        let raw = label_propagation::label_propagation(&mut run, iterations).unwrap();
+        let raw = label_propagation::label_propagation(
+            &mut run,
+            &LabelPropagation { max_iterations: iterations, ..Default::default() },
+        )
+        .unwrap();
         assert_eq!(ids(&mut run, &raw), expected, "{name}, {grid}");
         assert_eq!(raw.facts["communities"], distinct(&expected), "{name}, {grid}");
+    }
+}
+
+fn check_asynchronous_labels(name: &str, graph: &Graph, logs: &[u32], iterations: u32, seed: u64) {
+    let (expected, settled) =
+        naive::labels::asynchronous(&graph.csc(), !graph.symmetric, iterations, seed);
+    let update = Update::Asynchronous;
+    let options = LabelPropagation { max_iterations: iterations, update, seed };
+    for (grid, mut run) in graph.runs(logs) {
+        let raw = label_propagation::label_propagation(&mut run, &options).unwrap();
+        assert_eq!(ids(&mut run, &raw), expected, "{name}, {grid}, seed {seed}");
+        assert_eq!(raw.facts["communities"], distinct(&expected), "{name}, {grid}, seed {seed}");
+        // What nobody wants to change any more is only known after an iteration without a change.
+        let told = raw.facts["settled"].as_bool().unwrap();
+        assert!(!told || settled, "{name}, {grid}, seed {seed}");
     }
 }
 
@@ -275,6 +294,39 @@ fn core_numbers_are_as_defined() {
 fn propagated_labels_are_as_defined() {
     for (name, graph) in zoo() {
         check_labels(&name, &graph, LOGS, 10);
+        check_asynchronous_labels(&name, &graph, LOGS, 12, 5);
+    }
+}
+
+#[test]
+fn labels_that_are_only_exchanged_are_counted_and_asynchronous_ones_settle() {
+    let star: Vec<(u64, u64)> = (1..40).map(|leaf| (0, leaf)).collect();
+    let both_sides = |left: u64, right: u64| {
+        (0..left).flat_map(move |u| (left..left + right).map(move |v| (u, v))).collect()
+    };
+    // A triangle settles; the pair beside it does not.
+    let pair_and_triangle = vec![(0, 1), (2, 3), (3, 4), (4, 2)];
+    let cases: [(&str, u64, Vec<(u64, u64)>, u64); 4] = [
+        ("star", 40, star, 40),
+        ("complete bipartite", 17, both_sides(5, 12), 17),
+        ("pair and triangle", 5, pair_and_triangle, 2),
+        ("triangle", 3, vec![(0, 1), (1, 2), (2, 0)], 0),
+    ];
+    for (name, nodes, edges, alternating) in cases {
+        let graph = Graph { nodes, edges, symmetric: true };
+        for (grid, mut run) in graph.runs(LOGS) {
+            let options = LabelPropagation { max_iterations: 20, ..Default::default() };
+            let raw = label_propagation::label_propagation(&mut run, &options).unwrap();
+            assert_eq!(raw.facts["alternating"], alternating, "{name}, {grid}");
+            assert_eq!(raw.facts["settled"], alternating == 0, "{name}, {grid}");
+            for seed in 0..20 {
+                let update = Update::Asynchronous;
+                let options = LabelPropagation { max_iterations: 100, update, seed };
+                let raw = label_propagation::label_propagation(&mut run, &options).unwrap();
+                assert_eq!(raw.facts["settled"], true, "{name}, {grid}, seed {seed}");
+                assert_eq!(raw.facts["alternating"], 0, "{name}, {grid}, seed {seed}");
+            }
+        }
     }
 }
 
@@ -301,11 +353,14 @@ fn results_do_not_depend_on_the_size_of_groups() {
                 [
                     triangles.by_partition.here().to_vec(),
                     kcore::kcore(&mut run).unwrap().by_partition.here().to_vec(),
-                    label_propagation::label_propagation(&mut run, 9)
-                        .unwrap()
-                        .by_partition
-                        .here()
-                        .to_vec(),
+                    label_propagation::label_propagation(
+                        &mut run,
+                        &LabelPropagation { max_iterations: 9, ..Default::default() },
+                    )
+                    .unwrap()
+                    .by_partition
+                    .here()
+                    .to_vec(),
                 ]
             });
             assert!(groups.len() > 3 && groups.contains(&1), "{groups:?}");
@@ -354,7 +409,11 @@ fn in_memory(graph: &Graph, order: Order, log2: u32) -> Vec<(Algorithm, Values)>
     let run = &mut MemoryRun::new(graph.nodes, &arcs, graph.symmetric, order, log2);
     let strong = scc::scc(run).unwrap();
     let cores = kcore::kcore(run).unwrap();
-    let labels = label_propagation::label_propagation(run, 5).unwrap();
+    let labels = label_propagation::label_propagation(
+        run,
+        &LabelPropagation { max_iterations: 5, ..Default::default() },
+    )
+    .unwrap();
     let corners = triangles::triangles(run).unwrap();
     let far = radii::radii(run, 64, 3, Flow::Against).unwrap();
     let drawn = Sources::Drawn { samples: 4, seed: 3 };
@@ -363,7 +422,10 @@ fn in_memory(graph: &Graph, order: Order, log2: u32) -> Vec<(Algorithm, Values)>
         (Algorithm::Scc(Scc {}), Values::I64(ids(run, &strong))),
         (Algorithm::Kcore(Kcore {}), Values::I64(ids(run, &cores))),
         (
-            Algorithm::LabelPropagation(LabelPropagation { max_iterations: 5 }),
+            Algorithm::LabelPropagation(LabelPropagation {
+                max_iterations: 5,
+                ..Default::default()
+            }),
             Values::I64(ids(run, &labels)),
         ),
         (Algorithm::Triangles(Triangles {}), Values::I64(ids(run, &corners))),
@@ -438,6 +500,13 @@ proptest! {
     #[test]
     fn propagated_labels_of_any_graph_are_as_defined(graph in graphs(), iterations in 1u32..6) {
         check_labels("any", &graph, SMALL, iterations);
+    }
+
+    #[test]
+    fn asynchronous_labels_of_any_graph_are_as_defined(
+        graph in graphs(), iterations in 1u32..9, seed in any::<u64>(),
+    ) {
+        check_asynchronous_labels("any", &graph, SMALL, iterations, seed);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fixture::Pair;
+use outercore_analytics::algorithms::label_propagation::LabelPropagation;
 use outercore_analytics::algorithms::{bfs, kcore, label_propagation, pagerank, sssp, wcc};
 use outercore_analytics::state::{Slots, Spill};
 use outercore_analytics::{
@@ -46,7 +47,11 @@ fn compute(kind: &str, run: &mut MemoryRun) -> Result<String> {
         "sssp" => sssp::sssp(run, &sssp::Search::new(&[3], true, Flow::Both))
             .and_then(|raw| told(run, raw)),
         "kcore" => kcore::kcore(run).and_then(|raw| told(run, raw)),
-        "labels" => label_propagation::label_propagation(run, 9).and_then(|raw| told(run, raw)),
+        "labels" => label_propagation::label_propagation(
+            run,
+            &LabelPropagation { max_iterations: 9, ..Default::default() },
+        )
+        .and_then(|raw| told(run, raw)),
         _ => wcc::wcc(run).and_then(|raw| told(run, raw)),
     }
 }

@@ -150,7 +150,7 @@ proptest! {
         let singles: Vec<i64> = (0..graph.nodes as i64).collect();
         let mut results = Vec::new();
         for (grid, mut run) in graph.runs() {
-            let raw = louvain::louvain(&mut run, 1.0, weighted).unwrap();
+            let raw = louvain::louvain(&mut run, 1.0, 3, weighted).unwrap();
             let labels = by_node(&mut run, &raw, i64::from);
             for (node, &label) in labels.iter().enumerate() {
                 let first = labels.iter().position(|&other| other == label).unwrap();
@@ -305,7 +305,7 @@ fn options_that_cannot_be_are_refused() {
     let mut run = MemoryRun::new(3, &[(0, 1, 1.0), (1, 2, 1e-20)], false, Order::Natural, 1);
     let empty = betweenness::betweenness(&mut run, Sources::Given(&[]), false, true).unwrap_err();
     assert_eq!(empty.kind(), ErrorKind::Invalid);
-    assert!(louvain::louvain(&mut run, 0.0, false).is_err());
+    assert!(louvain::louvain(&mut run, 0.0, 0, false).is_err());
     let options = Hits { max_iterations: 1, tolerance: 1e-12, ..Hits::default() };
     let mut path =
         MemoryRun::new(4, &[(0, 1, 1.0), (1, 2, 1.0), (0, 2, 1.0)], false, Order::Natural, 1);

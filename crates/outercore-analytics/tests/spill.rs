@@ -7,6 +7,7 @@ use std::path::Path;
 
 use fixture::Pair;
 use outercore_analytics::algorithms::degrees::{self, DegreeName};
+use outercore_analytics::algorithms::label_propagation::LabelPropagation;
 use outercore_analytics::algorithms::{bfs, kcore, label_propagation, pagerank, sssp, wcc};
 use outercore_analytics::state::{Slots, Spill};
 use outercore_analytics::{
@@ -21,13 +22,14 @@ use proptest::prelude::*;
 
 const PAGERANK: &str = r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":3,"tolerance":0,"weights":null,"reverse":false}"#;
 
-const ALL: [&str; 7] = [
+const ALL: [&str; 8] = [
     PAGERANK,
     r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":50,"tolerance":1e-4,"weights":"w","reverse":true}"#,
     r#"{"algorithm":"bfs","source":3,"direction":"both"}"#,
     r#"{"algorithm":"sssp","source":3,"weights":"w","direction":"out"}"#,
     r#"{"algorithm":"wcc"}"#,
     r#"{"algorithm":"label_propagation","max_iterations":4}"#,
+    r#"{"algorithm":"label_propagation","max_iterations":9,"update":"asynchronous","seed":3}"#,
     r#"{"algorithm":"degrees","which":"total"}"#,
 ];
 
@@ -166,7 +168,12 @@ fn compute(kind: usize, run: &mut MemoryRun, source: u64) -> String {
             .unwrap(),
         6 => wcc::wcc(run).map(|raw| told(run, raw)).unwrap(),
         7 => kcore::kcore(run).map(|raw| told(run, raw)).unwrap(),
-        8 => label_propagation::label_propagation(run, 4).map(|raw| told(run, raw)).unwrap(),
+        8 => label_propagation::label_propagation(
+            run,
+            &LabelPropagation { max_iterations: 4, ..Default::default() },
+        )
+        .map(|raw| told(run, raw))
+        .unwrap(),
         9 => degrees::degrees(run, DegreeName::Total).map(|raw| told(run, raw)).unwrap(),
         kind => {
             let raw = ranks(run, kind % 2 == 0, kind > 11);

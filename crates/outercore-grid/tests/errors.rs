@@ -359,3 +359,23 @@ fn a_wish_to_stop_ends_the_build_and_leaves_nothing() {
         assert_eq!(left, 0, "{phase}");
     }
 }
+
+#[test]
+fn an_offset_beyond_the_arcs_is_damage_and_not_a_node_with_too_many_arcs() {
+    let row = 1000u64;
+    for bit in [1u64 << 17, 1 << 36, 1 << 62] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        made(false).write(root);
+        let file = root.join("edges/edge/offsets.npy");
+        let mut bytes = fs::read(&file).unwrap();
+        let at = 4096 + 8 * row as usize;
+        let offset = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) ^ bit;
+        bytes[at..at + 8].copy_from_slice(&offset.to_le_bytes());
+        fs::write(&file, bytes).unwrap();
+        let error = run(root, &BuildOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{bit:#x}: {error}");
+        assert!(error.to_string().contains("array `edges/edge/offsets`"), "{error}");
+        assert!(error.next_step().unwrap().contains("outercore check"), "{error}");
+    }
+}

@@ -112,7 +112,14 @@ impl Layout {
     /// # Errors
     /// `Corrupt`: other bytes than were written. `Budget`; failed reads.
     pub fn load_places(&self, data_set: &DataSet) -> Result<Option<Places>> {
-        self.places.as_ref().map(|places| Places::load(data_set, places)).transpose()
+        let Some(places) = &self.places else { return Ok(None) };
+        let (key, precision) = (&self.array.key, self.header.precision);
+        Places::load(data_set, places).map(Some).map_err(|error| match error.kind() {
+            ErrorKind::Corrupt => {
+                error.hint(format!("build it anew: {}", command(data_set, key, precision)))
+            }
+            _ => error,
+        })
     }
 
     /// A row of the array as the layout stores it.

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{WIDTH, row, rows, write};
 use outercore_core::{Bytes, ErrorKind, Result};
 use outercore_format::keys::FEATURES;
@@ -19,6 +21,13 @@ fn options(method: Method, precision: Precision) -> BuildOptions {
 
 fn built(data_set: &DataSet, options: &BuildOptions) -> Result<BuildSummary> {
     build(&RealDisk, data_set, options, &mut |_, _, _, _| Ok(()))
+}
+
+/// Flips a bit at the end of a file.
+fn flip_last(file: &Path) {
+    let mut bytes = std::fs::read(file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(file, bytes).unwrap();
 }
 
 /// Opens a layout and compares it with its definition.
@@ -183,9 +192,7 @@ fn what_was_altered_on_disk_is_refused_or_found_by_a_check() {
         let data_set = write(directory.path(), &graph, &rows(300));
         built(&data_set, &options(Method::Degree, Precision::Int8)).unwrap();
         let path = directory.path().join(format!("layout/nodes/node/x/int8/{part}.npy"));
-        let mut bytes = std::fs::read(&path).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        std::fs::write(&path, bytes).unwrap();
+        flip_last(&path);
         let data_set = DataSet::open(directory.path()).unwrap();
         let opened = Layout::open(&data_set, FEATURES, Precision::Int8)
             .and_then(|layout| layout.unwrap().load_places(&data_set));
@@ -251,4 +258,34 @@ fn a_new_order_replaces_the_one_before() {
         assert_eq!(layout.header().order.method(), method);
         assert_eq!(layout.places_memory().0 > 0, layout.header().order != Order::None);
     }
+}
+
+#[test]
+fn a_damaged_layout_is_built_anew_by_the_command_that_built_it() {
+    let graph = Csc::power_law(300, 2000, 4);
+    for precision in Precision::ALL {
+        for part in ["rows", "places"] {
+            let directory = tempfile::tempdir().unwrap();
+            let data_set = write(directory.path(), &graph, &rows(300));
+            let options = options(Method::Degree, precision);
+            built(&data_set, &options).unwrap();
+            let file = format!("layout/nodes/node/x/{precision}/{part}.npy");
+            flip_last(&directory.path().join(file));
+            assert!(built(&data_set, &options).unwrap().written > Bytes(0), "{precision} {part}");
+            assert_holds(&data_set, precision, &rows(300));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_table_of_places_names_the_command_that_mends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_set = write(directory.path(), &Csc::power_law(300, 2000, 4), &rows(300));
+    built(&data_set, &options(Method::Degree, Precision::Exact)).unwrap();
+    flip_last(&directory.path().join("layout/nodes/node/x/exact/places.npy"));
+    let data_set = DataSet::open(directory.path()).unwrap();
+    let layout = Layout::open(&data_set, FEATURES, Precision::Exact).unwrap().unwrap();
+    let error = layout.load_places(&data_set).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.next_step().unwrap().contains("`outercore layout "), "{error}");
 }

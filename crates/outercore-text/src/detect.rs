@@ -20,7 +20,7 @@ use crate::stated::stated;
 use crate::words::Names;
 use crate::{dimacs, market, ntriples};
 
-use lines::{ascends, empty_rows_above, is_spreadsheet_error, kinds, repeated};
+use lines::{ascends, empty_rows_above, is_above_numbers, is_spreadsheet_error, kinds, repeated};
 
 pub use options::{Convention, Purpose, TextOptions};
 
@@ -216,7 +216,7 @@ impl Detection<'_> {
         let first = data[0];
         if has_header {
             dialect.header = self.names(first, &dialect)?;
-            dialect.header_line = repeated(first, &dialect);
+            dialect.header_line = repeated(first, &data[1..], &dialect);
         }
         dialect.start = Position { entries: 0, ..if has_header { first.end } else { first.start } };
         if dialect.gaps != Gaps::Any && !has_header {
@@ -396,8 +396,9 @@ impl Detection<'_> {
             })
             .collect();
         let mut seen = vec![Seen::default(); count];
+        let is_one = count == 1 && !is_above_numbers(data[0], &data[1..]);
         let others =
-            data[1..].iter().filter(|line| count == 1 || bare(line.text) != bare(data[0].text));
+            data[1..].iter().filter(|line| is_one || bare(line.text) != bare(data[0].text));
         for line in others {
             if fields.cut(line.text, dialect).is_ok_and(|found| found == count) {
                 for (place, seen) in seen.iter_mut().enumerate() {

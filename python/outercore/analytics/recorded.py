@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import wraps
@@ -19,9 +20,12 @@ from outercore.analytics.config import RunConfig, divided
 from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
 from outercore.analytics.request import (
     Personalization,
+    Resources,
     Source,
     Teleports,
     algorithm_of,
+    call_of,
+    hint_of_option,
     numbered,
     teleports,
 )
@@ -90,6 +94,14 @@ def run(
         progress=progress,
         recorded=record is not None,
     )
+    return _warned(done)
+
+
+def _warned(done: Run) -> Run:
+    """The same, once Python has shown its warnings."""
+    for text in done.warnings:
+        # At one place for all algorithms, so that Python shows each text once.
+        warnings.warn(f"{done.algorithm}: {text}", stacklevel=1)
     return done
 
 
@@ -99,13 +111,28 @@ def algorithm(function: Callable[_Given, _Values]) -> Callable[_Given, _Values]:
 
     @wraps(function)
     def values_of(*arguments: _Given.args, **keywords: _Given.kwargs) -> _Values:
-        given = signature.bind(*arguments, **keywords).arguments
+        try:
+            given = signature.bind(*arguments, **keywords).arguments
+        except TypeError as error:
+            raise _misused(function, error, keywords) from None
         resources = given.pop("resources", {})
         values: Any = run(function.__name__, **given, **resources).values
         return values
 
     ALGORITHMS[function.__name__] = values_of
     return values_of
+
+
+def _misused(
+    function: Callable[..., Any], error: TypeError, given: Mapping[str, Any]
+) -> InvalidError:
+    """The error for a call that does not fit the parameters of an algorithm."""
+    name, taken = function.__name__, inspect.signature(function).parameters
+    call = f"\nhint: `oc.{call_of(function)}`"
+    unknown = [one for one in given if one not in taken and one not in Resources.__annotations__]
+    # A name of another library is why the argument is missing.
+    hint = hint_of_option(name, unknown[0], taken) if unknown else ""
+    return InvalidError(f"{name}: {error}{hint or call}")
 
 
 def start(
@@ -133,7 +160,7 @@ def start(
     options = algorithm_of(called, numbered(graph, config.run.relation, config.options))
     del options["algorithm"]
     config = _absolute(replace(config, options=options))
-    vector = teleports(personalization, graph, config.run.relation)
+    vector = teleports(called, personalization, graph, config.run.relation)
     if not recorded:
         return unrecorded(config, graph, vector, progress), None
     stem = f"{graph.root.resolve().name}-{config.algorithm}"
@@ -191,6 +218,11 @@ def resume(run: str | Path, *, progress: Progress | None = None, **options: Any)
         InvalidError: the run has ended; an option that a run keeps; the edges of the data set have
             changed.
     """
+    return _warned(continued(run, progress, options))
+
+
+def continued(run: str | Path, progress: Progress | None, options: dict[str, Any]) -> Run:
+    """As `resume`, without its warnings: the command line shows them by itself."""
     path = Path(run)
     directory = AnalysisDirectory.open(path)
     config = directory.config()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_type_hints
 
@@ -21,6 +21,7 @@ from outercore.graph import EdgeType, Graph
 from outercore.graph_arrays import NODE
 from outercore.likeness import hint_like
 from outercore.node_numbers import NodeNumbers, by_name, node_names
+from outercore.other_libraries import instead_of_option
 
 Source = Graph | str | os.PathLike[str]
 """An opened graph, or the directory of a data set."""
@@ -91,9 +92,7 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
     own = {name: value for name, value in taken.items() if name not in _SHARED}
     for name in options:
         if name not in own:
-            known = ", ".join(own) or "none"
-            guess = hint_like(name, own)
-            raise InvalidError(f"{algorithm}: option `{name}`, expected one of {known}{guess}")
+            raise _unknown_option(function, name)
     # `Unpack` is there for type checkers alone.
     hints = get_type_hints(function, localns={"Unpack": list})
     for name, parameter in own.items():
@@ -110,6 +109,37 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
             within(what, value, 0, _LARGEST)
         chosen[name] = value
     return chosen
+
+
+def _unknown_option(function: Callable[..., Any], name: str) -> InvalidError:
+    algorithm, taken = function.__name__, inspect.signature(function).parameters
+    known = ", ".join(one for one in taken if one not in ("graph", "resources")) or "none"
+    hint = hint_of_option(algorithm, name, taken)
+    return InvalidError(f"{algorithm}: option `{name}`, expected one of {known}{hint}")
+
+
+def hint_of_option(algorithm: str, name: str, taken: Collection[str]) -> str:
+    """The line of a hint for an option that an algorithm lacks, whose function has `taken`."""
+    others = [one for one in taken if one != "resources"] + list(Resources.__annotations__)
+    advice = instead_of_option(algorithm, name, others)
+    otherwise = f"\nhint: `help(oc.{algorithm})` lists what it takes"
+    return f"\nhint: {advice}" if advice else hint_like(name, others) or otherwise
+
+
+def call_of(function: Callable[..., Any]) -> str:
+    """How an algorithm is called, for a hint.
+
+    Example:
+        >>> def pagerank(graph, *, damping=0.85, **resources): ...
+        >>> call_of(pagerank)
+        'pagerank(graph, damping=...)'
+    """
+    parts = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            named = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            parts.append(f"{name}=..." if named else name)
+    return f"{function.__name__}({', '.join(parts)})"
 
 
 def _require_nodes(what: str, value: Any) -> None:
@@ -148,13 +178,21 @@ def numbered(graph: Graph, relation: str | None, given: Mapping[str, Any]) -> di
     return {**given, **{name: by_name(ids, value) for name, value in of_nodes.items()}}
 
 
-def teleports(wanted: Personalization | None, graph: Graph, relation: str | None) -> Teleports:
+def teleports(
+    function: Callable[..., Any],
+    wanted: Personalization | None,
+    graph: Graph,
+    relation: str | None,
+) -> Teleports:
     """Nodes and weights of a teleport vector, int64 and float64 [nodes with a weight].
 
-    Errors: `InvalidError` for another number of weights than nodes.
+    Errors: `InvalidError` for an algorithm without one, for another number of weights than nodes,
+    or for a weight that is no number.
     """
     if wanted is None:
         return None, None
+    if "personalization" not in inspect.signature(function).parameters:
+        raise _unknown_option(function, "personalization")
     numbers = NodeNumbers.of_graph(graph, relation)
     nodes = graph.num_nodes if numbers is None else len(numbers)
     if isinstance(wanted, Mapping):
@@ -162,14 +200,23 @@ def teleports(wanted: Personalization | None, graph: Graph, relation: str | None
     if isinstance(wanted, Mapping):
         _require_nodes("personalization", list(wanted))
         ids = np.fromiter(wanted.keys(), np.int64, len(wanted))
-        return ids, np.fromiter(wanted.values(), np.float64, len(wanted))
-    weights = np.asarray(wanted, np.float64)
+        return ids, np.fromiter(map(_weight, wanted.values()), np.float64, len(wanted))
+    try:
+        weights = np.asarray(wanted, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidError(f"personalization: expected numbers, found {wanted!r:.80}") from None
     if weights.shape != (nodes,):
         raise InvalidError(
             f"personalization: shape {weights.shape}, expected one weight a node: ({nodes},)"
         )
     ids = np.flatnonzero(weights)
     return ids.astype(np.int64), weights[ids]
+
+
+def _weight(value: object) -> float:
+    if not isinstance(value, (int, float, np.number)):
+        raise InvalidError(f"personalization: expected a number for each node, found {value!r:.80}")
+    return float(value)
 
 
 def described(algorithm: Mapping[str, Any], relation: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from outercore.errors import InternalError, InvalidError
 from outercore.graph import Graph
 from outercore.likeness import hint_like
 from outercore.node_numbers import NodeNumbers
+from outercore.other_libraries import FUNCTIONS
 from outercore.outputs import node_frame
 from outercore.plans import RunPlan
 from outercore.shown import Rows, Shown, short, value_of, words
@@ -58,6 +59,23 @@ class Run(Shown):
     """Where the graph is."""
     relation: str | None = None
     """The edges that counted, in a graph with several types."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the algorithm, those included that were not given."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the caller should know before the values are used; mostly nothing."""
+        found = []
+        if (self.facts.get("farthest") or 0) > _WHOLE:
+            found.append("lengths beyond 2^53 are rounded: they are added as float64")
+        if alternating := self.facts.get("alternating"):
+            found.append(
+                f"{alternating:,} of {len(self.values):,} nodes alternate between two labels, as "
+                "nodes of bipartite graphs do; with the update `asynchronous` they settle"
+            )
+        if self.options.get("update") == "asynchronous" and not self.facts["settled"]:
+            found.append("labels still change: with more iterations there are fewer communities")
+        return found
 
     def to_pandas(self) -> Any:
         """The values as a frame: `id`, the name of a node or its id in files, and `value`.
@@ -86,6 +104,9 @@ class Run(Shown):
         return f"Run of {self.algorithm}", rows
 
 
+_WHOLE = 2**53
+"""Up to here float64 holds every whole number."""
+
 COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
 """Algorithms whose values are nodes: each names the set that a node is in."""
 
@@ -101,9 +122,9 @@ def algorithm_called(name: str) -> Algorithm:
     """
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
-        raise InvalidError(
-            f"algorithm `{name}`: expected one of {known}{hint_like(name, ALGORITHMS)}"
-        )
+        advice = FUNCTIONS.get(name, "")
+        hint = f"\nhint: {advice}" if advice else hint_like(name, ALGORITHMS)
+        raise InvalidError(f"algorithm `{name}`: expected one of {known}{hint}")
     return ALGORITHMS[name]
 
 
@@ -134,6 +155,7 @@ def compute(
         of_nodes=algorithm["algorithm"] in COMPONENTS or algorithm.get("result") == "predecessors",
         data_set=graph.root,
         relation=run.relation,
+        options={name: value for name, value in algorithm.items() if name != "algorithm"},
     )
 
 
@@ -181,16 +203,17 @@ def plan_of(
     opened = graph if isinstance(graph, Graph) else Graph(graph)
     opened.take_additions()
     root = opened.root
+    called = algorithm_called(algorithm)
     options = numbered(opened, run.relation, options)
     # A plan looks into no directory.
     checkpoint = {"directory": "", "seconds": run.checkpoint_every, "resume": False}
     request = _request(
         root,
-        algorithm_of(algorithm_called(algorithm), options),
+        algorithm_of(called, options),
         run,
         checkpoint if checkpoints else None,
     )
-    vector = teleports(personalization, opened, run.relation)
+    vector = teleports(called, personalization, opened, run.relation)
     return RunPlan(_native.plan_algorithm(opened._core, request, *vector))
 
 

@@ -67,6 +67,13 @@ class _Options:
             "repeated.",
         ),
     ] = None
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            help="Column of ids in tables of nodes, where it is not called `id` or the like.",
+        ),
+    ] = None
     fill: Annotated[
         float | None, typer.Option(help="What stands for missing values; `nan` keeps them.")
     ] = None
@@ -97,6 +104,7 @@ def add(given: _Options) -> None:
         arrays=tuple(given.array or ()),
         texts=tuple(given.texts or ()),
         edge_arrays=tuple(given.edge_array or ()),
+        key=given.key,
         text=given.text,
         fill=None if keeps_gaps else given.fill,
         keeps_gaps=keeps_gaps,

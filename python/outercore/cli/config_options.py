@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,6 +16,7 @@ from outercore.cli.options import completing, parameter, renamed, set_parameters
 from outercore.config.fields import Configuration
 from outercore.config.options import Field, fields, parse_settings
 from outercore.errors import InvalidError
+from outercore.other_libraries import instead_of_option
 
 ConfigFile = Annotated[
     Path | None,
@@ -110,7 +112,19 @@ def hint_for(command: Any, option: str) -> str | None:
     for field in fields(kind) if kind is not None else ():
         if field.name == name:
             return f"\nhint: `--set {field.path}=VALUE`: {field.described}"
-    return None
+    taken = {param.name for param in command.params}
+    algorithm = getattr(command.callback, "algorithm", "")
+    advice = instead_of_option(algorithm, name, taken) if algorithm else ""
+    return f"\nhint: {_with_flags(advice, taken)}" if advice else None
+
+
+def _with_flags(advice: str, taken: Container[str]) -> str:
+    """Advice for Python with options as a command has them."""
+
+    def flag(name: re.Match[str]) -> str:
+        return f"`--{name[1].replace('_', '-')}`" if name[1] in taken else name[0]
+
+    return re.sub(r"`(\w+)`", flag, advice)
 
 
 def require_resumable(

@@ -106,9 +106,17 @@ def show(metrics: list[dict[str, Any]]) -> None:
         console.table(f"{one['part']}: {one['protocol']}", rows)
 
 
-def _line(figures: dict[str, float]) -> str:
+def _line(figures: dict[str, Any]) -> str:
     return (
         f"MRR {figures['mrr']:.4f}  Hits@1 {figures['hits_at_1']:.4f}  "
         f"Hits@3 {figures['hits_at_3']:.4f}  Hits@10 {figures['hits_at_10']:.4f}  "
-        f"mean rank {figures['mean_rank']:,.1f}  AUC {figures['auc']:.4f}"
+        f"mean rank {figures['mean_rank']:,.1f}  AUC {figures['auc']:.4f}{_more(figures)}"
     )
+
+
+def _more(figures: dict[str, Any]) -> str:
+    """The adjusted mean rank index, and how far ties matter for the MRR if they do."""
+    index = figures["adjusted_mean_rank_index"]
+    text = "" if index is None else f"  AMRI {index:.4f}"
+    most, least = (f"{figures[rule]['mrr']:.4f}" for rule in ("optimistic", "pessimistic"))
+    return text if most == least else f"{text}  MRR by ties {least} to {most}"

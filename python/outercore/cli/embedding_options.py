@@ -113,6 +113,13 @@ class Ranking(OfRun):
         bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
     ] = False
     triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0
+    negatives: Annotated[
+        Path | None,
+        typer.Option(
+            help="Candidates of each triple: `.npz` or `.pt` with `tail_neg` and `head_neg`, as "
+            "OGB has them.",
+        ),
+    ] = None
     memory: MemoryOption = "256MiB"
     score: Score = None
 
@@ -123,5 +130,6 @@ class Ranking(OfRun):
             "count": self.count,
             "filtered": not self.raw,
             "triples": self.triples,
+            "negatives": self.negatives,
             "memory": self.memory,
         }

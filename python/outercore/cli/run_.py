@@ -81,6 +81,7 @@ def _add(algorithm: str) -> None:
     example = f"    outercore run {name} {_EXAMPLES.get(algorithm, 'papers')}"
     options.set_parameters(command, parameters_of(algorithm))
     command.configuration = RunConfig  # type: ignore[attr-defined]
+    command.algorithm = algorithm  # type: ignore[attr-defined]
     help = f"{about}**Example**\n\n{example}".replace("``", "`")
     algorithms.command(name, help=help, no_args_is_help=True)(command)
 

@@ -12,7 +12,7 @@ import typer
 
 from outercore.analytics.config import RunConfig
 from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.recorded import start
+from outercore.analytics.recorded import continued, start
 from outercore.analytics.running import ALGORITHMS, Run, plan_of
 from outercore.cli import config_options, console, options
 from outercore.cli.run_nodes import METAVARS, with_ids
@@ -129,12 +129,10 @@ def carry_on(run: Path, changed: dict[str, Any], *, json: bool) -> None:
 
     Errors: those of `outercore.analytics.resume`.
     """
-    from outercore import analytics
-
     directory = AnalysisDirectory.open(run)
     config = directory.config()
     with console.bars(quiet=json) as progress:
-        done = analytics.resume(run, progress=progress, **changed)
+        done = continued(run, progress, changed)
     job = Job(
         directory.data_set,
         config.save,

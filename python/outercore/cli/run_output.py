@@ -20,9 +20,6 @@ from outercore.node_numbers import NodeNumbers
 if TYPE_CHECKING:
     from outercore.cli.run_job import Job
 
-_WHOLE = 2**53
-"""Up to here float64 holds every whole number."""
-
 
 def described(done: Any, job: Job, record: Path | None) -> dict[str, Any]:
     """A finished run as JSON has it."""
@@ -87,12 +84,12 @@ def show(done: Any, job: Job, record: Path | None) -> None:
 
 
 def warn(done: Any) -> None:
-    """Warnings: the memory server was given up; lengths are rounded."""
+    """Warnings: the memory server was given up; those of the run."""
     far = done.counters.get("far") or {}
     if far.get("lost"):
         console.note(f"warning: {console.lost(far)}")
-    if (done.facts.get("farthest") or 0) > _WHOLE:
-        console.note("warning: lengths beyond 2^53 are rounded: they are added as float64")
+    for text in done.warnings:
+        console.note(f"warning: {text}")
 
 
 def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:

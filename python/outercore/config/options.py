@@ -23,6 +23,7 @@ from outercore.config.fields import Configuration, one_of
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
 from outercore.likeness import suggestion
+from outercore.other_libraries import called_here
 
 _Own = TypeVar("_Own", bound=Configuration)
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -225,20 +226,10 @@ def parse_settings(kind: Callable[..., Any], settings: Iterable[str]) -> dict[st
     return options
 
 
-_ELSEWHERE = {
-    "lr": ("learning_rate",),
-    "num_neighbors": ("fanout",),
-    "fan_outs": ("fanout",),
-    **dict.fromkeys(("hidden_channels", "hidden_dim", "hidden_size"), ("hidden", "dim")),
-    **dict.fromkeys(("dimensions", "embedding_dim"), ("dim", "hidden")),
-}
-"""Names that options have in other libraries, with ours."""
-
-
 def _require_known(name: str, known: Mapping[str, Field], what: str) -> None:
     if name in known:
         return
-    meant = next((one for one in _ELSEWHERE.get(name, ()) if one in known), None)
+    meant = called_here(name, known)
     if meant is not None:
         raise InvalidError(f"unknown {what} `{name}`\nhint: it is called `{meant}` here")
     raise InvalidError(f"unknown {what} `{name}`\nhint: {suggestion(name, known)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from outercore.embedding.config import BudgetConfig, EmbedConfig
 from outercore.embedding.data.parts import has_triples
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
+from outercore.sealed import seal
 from outercore.storage import device_errors, replace_file
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from outercore.embedding.tables.protocol import Progress
     from outercore.graph import Graph
 
-DESCRIPTION_VERSION = 1
+DESCRIPTION_VERSION = 2
+"""The first one had no checksums."""
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 _WEIGHTS = "edges/edge/weight"
 _OF_WEIGHTS = (_WEIGHTS, "edges/edge/ids")
@@ -140,7 +141,9 @@ class EmbedDirectory(RunDirectory):
 
     def describe(self, values: dict[str, Any]) -> None:
         """Replaces `embedding.json`."""
-        self._replace(self.description, {"version": DESCRIPTION_VERSION, **values})
+        data = seal({"version": DESCRIPTION_VERSION, **values})
+        with device_errors(f"`{self.description}`", "run `outercore embed --resume RUN`"):
+            replace_file(self._storage, self.description, data)
 
     def withdraw(self) -> None:
         """Removes `embedding.json` before other tables are written than it is about."""
@@ -154,11 +157,6 @@ class EmbedDirectory(RunDirectory):
         trained = self._record.exists() and self.record()["epochs"]
         if not trained and not self.description.exists():
             super().discard_if_unused()
-
-    def _replace(self, path: Path, values: dict[str, Any]) -> None:
-        text = json.dumps(values, indent=1, allow_nan=False)
-        with device_errors(f"`{path}`", "run `outercore embed --resume RUN`"):
-            replace_file(self._storage, path, (text + "\n").encode())
 
 
 _NAMES = ("names/entity.", "names/relation.")

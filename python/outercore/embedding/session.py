@@ -197,8 +197,10 @@ class Session:
             metrics = self._figures(status)
         with self._epochs.timeline.span("write tables"):
             self._run.withdraw()
-            self._store.write_entities(self._run.entities)
-            self._store.write_relations(self._run.relations)
+            checksums = {
+                self._run.entities.name: self._store.write_entities(self._run.entities),
+                self._run.relations.name: self._store.write_relations(self._run.relations),
+            }
         best = self._best_epoch()
         result = {"metrics": metrics, "best_epoch": best, **more}
         config = self._config
@@ -214,6 +216,7 @@ class Session:
                 "fingerprint": self._run.fingerprint,
                 "best_epoch": best,
                 "metrics": metrics,
+                "checksums": checksums,
             }
         )
         record = self._write_record(status, result)

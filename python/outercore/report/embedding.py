@@ -60,7 +60,18 @@ def _figures(run: EmbeddingRun) -> str:
         for name in ("filtered", "raw"):
             if one.get(name) is not None:
                 rows.append(_row(one["part"], name, one[name], one["protocol"]))
-    titles = ("part", "", "MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "AUC", "protocol")
+    titles = (
+        "part",
+        "",
+        "MRR",
+        "Hits@1",
+        "Hits@3",
+        "Hits@10",
+        "mean rank",
+        "AMRI",
+        "AUC",
+        "protocol",
+    )
     heads = "".join(f"<th>{title}</th>" for title in titles)
     return (
         f"<h3>{escape(run.name)}</h3><div class='card scroll'><table><tr>{heads}</tr>"
@@ -74,6 +85,7 @@ def _row(part: str, name: str, figures: dict[str, Any], protocol: str) -> str:
         name,
         *(f"{figures[key]:.4f}" for key in ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")),
         f"{figures['mean_rank']:,.1f}",
+        _score(figures.get("adjusted_mean_rank_index")),
         f"{figures['auc']:.4f}",
         protocol,
     ]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from outercore.errors import DeviceError, InvalidError
+from outercore.storage import device_errors
 
 _TRIES = 100
 """How often to make a file anew that others remove meanwhile."""
@@ -20,7 +21,8 @@ class Lock:
 
     Makes the file and the directory that it is in.
 
-    Errors: `InvalidError` that says `held` where somebody else holds it; `DeviceError`.
+    Errors: `InvalidError` that says `held` where somebody else holds it; `NoSpaceError`;
+    `DeviceError`.
     """
 
     def __init__(self, path: Path, held: str) -> None:
@@ -48,7 +50,8 @@ class Lock:
             # Its holder has removed the file since we opened it.
             self._file.close()
             missing = FileNotFoundError(errno.ENOENT, "it is removed again and again", str(path))
-        raise DeviceError(f"`{path}`: {missing.strerror}: {missing.filename}") from None
+        with device_errors(f"`{path}`"):
+            raise missing
 
     def _is_there(self) -> bool:
         """Whether the file still has its name, under which others look for it."""

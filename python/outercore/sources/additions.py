@@ -19,6 +19,7 @@ from outercore.graph import Graph
 from outercore.graph_arrays import require_one_name
 from outercore.many_graphs import has_graphs
 from outercore.names import Names
+from outercore.shell import quoted
 from outercore.sources.columns import node_columns
 from outercore.sources.edge_arrays import edge_rows
 from outercore.sources.graph import (
@@ -61,6 +62,8 @@ class Additions:
     arrays: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     edge_arrays: tuple[str, ...] = ()
+    key: str | None = None
+    """The column of ids in tables of nodes, where it is not called `id` or the like."""
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
     keeps_gaps: bool = False
@@ -125,7 +128,9 @@ class _Opening:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_nodes(graph)
         memory = parse_size(options.memory) // 4
-        reading = Reading(given.text, given.fill, given.keeps_gaps, memory)
+        reading = Reading(
+            given.text, given.fill, given.keeps_gaps, memory, key=given.key, takes_key=True
+        )
         self._is_named = isinstance(names, Names)
         if isinstance(names, Names):
             self._reading = replace(reading, ids=by_name(names))
@@ -158,8 +163,8 @@ class _Opening:
                 f"--labels: the data set has labels of `{self._labelled}`, expected none or those"
             )
         self._labelled = node_type or "node"
-        reading = self._reading_of(node_type, file)
-        return label_arrays(file, reading, self._task, node_type)
+        self._require_ids(file)
+        return label_arrays(file, self._reading_of(node_type), self._task, node_type)
 
     def _splits(self) -> list[NodeArray]:
         choice = self._given.splits
@@ -198,7 +203,8 @@ class _Opening:
             node_type, name, file = self._named("--text", text)
             require_text_name(name)
             require_one_name(self._graph, node_type or "node", name, is_text=True)
-            found += open_texts(name, node_type, file, self._reading_of(node_type, file))[0]
+            self._require_ids(file)
+            found += open_texts(name, node_type, file, self._reading_of(node_type))[0]
         return found
 
     def _edge_arrays(self) -> list[NodeArray]:
@@ -213,15 +219,14 @@ class _Opening:
 
     def _rows(self, file: str, node_type: str | None, *, takes_times: bool = False) -> RowSource:
         """The rows of a file, one for each node."""
-        reading = self._reading_of(node_type, file)
-        return open_rows(file, replace(reading, takes_times=takes_times))
+        self._require_ids(file)
+        return open_rows(file, replace(self._reading_of(node_type), takes_times=takes_times))
 
-    def _reading_of(self, node_type: str | None, file: str | None = None) -> Reading:
+    def _reading_of(self, node_type: str | None) -> Reading:
         """How a file is read that is of the nodes of a type; a table may name them by key."""
         count = self._count(node_type)
         if node_type is None:
-            key = None if file is None else self._key_of(file)
-            return replace(self._reading, nodes=count, key=key)
+            return replace(self._reading, nodes=count)
         keys = self._graph.keys_of(node_type)
         return replace(self._reading, nodes=count, ids=_NO_KEYS if keys is None else by_name(keys))
 
@@ -234,25 +239,21 @@ class _Opening:
             )
         return counts[node_type or "node"]
 
-    def _key_of(self, file: str) -> str | None:
-        """The first column that is no value, where nodes have names and no column is called `id`.
-        A key that is no name is refused.
-
-        Errors: `InvalidError` for a table of values alone.
-        """
+    def _require_ids(self, file: str) -> None:
+        """Errors: `InvalidError` for a table without ids where nodes have names."""
         spec = FileSpec.parse(file, may_leave_out=True)
         if not self._is_named or is_array(spec):
-            return None
+            return
         table = open_node_table(spec, self._reading)
-        if node_columns(spec, table).key is not None:
-            return None
+        if node_columns(spec, table, self._given.key).key is not None:
+            return
         others = [name for name in table.names if name not in spec.columns]
+        way = "write a table with the names of the nodes"
         if table.is_named and others and len(table.names) > 1:
-            return others[0]
+            way = f"name the column of keys: `--key {quoted(others[0])}`"
         raise InvalidError(
-            f"`{file}`: no column of ids, and the nodes have names\n"
-            "hint: add a column with the names; or write a `.npy` with a row for each node, in the "
-            "order of `graph.entity_names()`"
+            f"`{file}`: no column of ids, and the nodes have names\nhint: {way}; or write a `.npy` "
+            "with a row for each node, in the order of `graph.entity_names()`"
         )
 
     def _type_of(self, option: str, text: str, example: str) -> tuple[str | None, str]:

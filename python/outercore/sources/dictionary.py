@@ -281,7 +281,7 @@ class NamedInputs:
         left = [name for name in table.names if name != key and name not in taken]
         shown = ", ".join(f"`{name}`" for name in left[:6])
         more = f" and {len(left) - 6} more" if len(left) > 6 else ""
-        note = f"{spec.path}: {described(table)}; nodes by column `{key}`"
+        note = f"{spec.path}: {described(table, has_names=True)}; nodes by column `{key}`"
         return [note + (f"; not taken: {shown}{more}" if left else "")]
 
     def _open_rows(self) -> list[_Rows]:
@@ -343,9 +343,12 @@ def _refuse_options(inputs: Inputs) -> None:
     """Errors: `InvalidError` for options that have no effect on names."""
     if inputs.nodes is not None:
         raise InvalidError("--nodes: the dictionary counts the nodes")
+    are_arrays = all(text.lower().endswith(".npy") for text in inputs.edges)
+    formats = ("auto", "npy" if are_arrays else "text")
     for option, is_given in (
         ("--one-based", inputs.text.one_based),
-        ("--format", inputs.format not in ("auto", "text", "npy")),
+        ("--format", inputs.format not in formats),
+        ("--edge-shape", inputs.edge_shape is not None and not are_arrays),
         ("--ogb-split", inputs.ogb_split is not None),
         ("--relation", inputs.relation is not None),
     ):

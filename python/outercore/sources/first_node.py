@@ -14,7 +14,7 @@ from outercore.sources.graph import GraphSource
 
 _SPARSE, _FEW = 4, 16
 """Ids have gaps where there are so many nodes for each end of an edge, and some more."""
-_OFFSET_BYTES = 8
+_OFFSET_BYTES, _NOTABLE_BYTES = 8, 1 << 20
 _NAMED = ("--ids", "dictionary")
 
 
@@ -48,10 +48,11 @@ def notes_on_ids(source: GraphSource, graph: Any, summary: dict[str, Any]) -> li
     if on_counts := _on_counts(source, graph, summary):
         return [*notes, *on_counts]
     if graph.num_nodes > _FEW + _SPARSE * 2 * graph.num_edges:
-        size = format_size(_OFFSET_BYTES * graph.num_nodes)
+        size = _OFFSET_BYTES * graph.num_nodes
+        of_bytes = f", in {format_size(size)}" if size >= _NOTABLE_BYTES else ""
         text = (
-            f"{graph.num_nodes:,} nodes ({size}), up to the largest id, for {graph.num_edges:,} "
-            "edges: if ids have gaps, `--ids dictionary` makes nodes of those there are, and "
+            f"{graph.num_nodes:,} nodes, up to the largest id, for {graph.num_edges:,} edges"
+            f"{of_bytes}: if ids have gaps, `--ids dictionary` makes nodes of those there are, and "
             "keeps their ids"
         )
         notes.append(IdNote(text, _options_of_names(source)))

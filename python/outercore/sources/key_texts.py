@@ -40,12 +40,12 @@ def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Ite
         yield list(parts)
 
 
-def padded_in(table: Table, name: str) -> int:
+def padded_in(table: Table, name: str | None) -> int:
     """The whole numbers with zeros in front in a column of a text, such as `007`.
 
     Cost: reads the text, unless it was read for its rows.
     """
-    if not isinstance(table, TextTable):
+    if name is None or not isinstance(table, TextTable):
         return 0
     return table.padded(name)
 

@@ -77,6 +77,8 @@ class KeyedRows:
     """Nodes of the graph, where known."""
     absent: Any = None
     """What a node without a row gets; `None`: every node must have one."""
+    can_fill: bool = False
+    """Whether the option `--fill` gives values to nodes without a row."""
 
     @cached_property
     def count(self) -> int:
@@ -128,6 +130,7 @@ class KeyedRows:
             absent = np.flatnonzero(~met)
             if self.absent is None:
                 hint = "give every node a row"
+                hint += ", or a value: `--fill 0` or `--fill nan`" if self.can_fill else ""
                 if [*absent + first] == [0] and self.ids.called(absent) == [0]:
                     hint = "if ids start at 1: `--one-based`; else give every node a row"
                 raise InvalidError(

@@ -76,8 +76,10 @@ def whole_counts(counts: NDArray[Any], where: str) -> NDArray[np.int64]:
 
     Errors: `InvalidError` for other than whole numbers, 0 or more, whose sum is a number of nodes.
     """
-    if counts.dtype.kind not in "iu":
-        raise InvalidError(f"{where}: expected whole numbers, found {counts.dtype}")
+    if counts.dtype.kind not in "iu" or counts.ndim != 1:
+        raise InvalidError(
+            f"{where}: expected whole numbers [graphs], found {counts.dtype} {counts.shape}"
+        )
     # As floats, since a sum of whole numbers wraps.
     if len(counts) and (counts.min() < 0 or counts.astype(np.float64).sum() >= 2.0**62):
         raise InvalidError(f"{where}: {counts.min()} to {counts.max()} cannot be counts")
@@ -190,9 +192,9 @@ class _Inside(EdgeVisitor):
             at = int(wrong[0])
             row, (u, v) = self._row + at, ends[:, at] + self._first_id
             if outside[at]:
-                last = self._level.nodes - 1 + self._first_id
+                end = self._level.nodes + self._first_id
                 raise InvalidError(
-                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected at most {last}: the "
+                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected less than {end}: the "
                     "nodes that have a graph"
                 )
             raise InvalidError(

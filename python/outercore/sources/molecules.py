@@ -54,7 +54,13 @@ def open_molecules(path: Path, task: str | None = None) -> GraphSource:
     _require_rows(atoms, level.nodes, "nodes, the sum of `num_nodes`")
     for name in ("bond_begin", "bond_end"):
         what = "bonds, the sum of `num_bonds`"
-        _require_rows(open_member(path, (name,)), int(bond_counts.sum()), what)
+        member = open_member(path, (name,))
+        _require_rows(member, int(bond_counts.sum()), what)
+        if len(member.shape) != 1 or member.dtype.kind not in "iu":
+            raise InvalidError(
+                f"`{path}:{name}`: expected whole numbers [bonds], found {member.dtype} "
+                f"{member.shape}"
+            )
     ends = np.cumsum(bond_counts.astype(np.int64))
 
     def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

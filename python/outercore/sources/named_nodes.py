@@ -72,12 +72,14 @@ def require_rows_of_nodes(
             if len(wrong):
                 place, column = (int(at) for at in wrong[0])
                 name = called(int(block[place, column]))
+                is_first = row + place == 0
+                header = "if the first line names the columns: `--header`; " if is_first else ""
                 raise InvalidError(
                     f"`{use.spec.path}`: row {row + place}: column `{use.columns[column]}` names "
                     f"node `{name}`, and `{table.spec.path}` has no row for it; so it is in "
                     f"{unknown:,} of {len(use.nodes):,} rows\n"
-                    "hint: add rows for these nodes to the table; or leave `--nodes` out, and all "
-                    "nodes that files name are nodes of the graph"
+                    f"hint: {header}add rows for these nodes to the table; or leave `--nodes` out, "
+                    "and all nodes that files name are nodes of the graph"
                 )
             row += len(block)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.shell import quoted
 from outercore.sources.edge_arrays import FEATURES, EdgeArray
 from outercore.sources.edges import npz_edges, text_edges
 from outercore.sources.exact import exactly
@@ -22,6 +23,8 @@ from outercore.sources.text import PLAIN, TextFile
 from outercore.sources.unchanged import states
 
 _SPLITS = ("train", "valid", "test")
+_LINK_SPLITS = {f"{name}.pt" for name in _SPLITS}
+"""A folder of held-out edges, as in ogbl-citation2."""
 COUNTS, TRIPLES = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
 _TYPED = (TRIPLES, COUNTS, "relations")
 """What a heterogeneous data set has in its raw folder."""
@@ -104,15 +107,23 @@ def _not_read(root: Path, split: str | None) -> list[str]:
         others += [f"raw/data.npz:{name}" for name in names if name not in _READ_MEMBERS]
     taken = [f"{name}.csv.gz" for name in _SPLITS]
     folders = [root / "split" / split] if split else sorted((root / "split").glob("*"))
+    notes = []
     for folder in folders:
         paths = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+        if {path.name for path in paths} == _LINK_SPLITS:
+            notes.append(
+                f"{folder}: held-out edges, which `outercore train --task link` takes by "
+                f"`--set link.edges={quoted(folder)}`"
+            )
+            continue
         others += [str(path.relative_to(root)) for path in paths if path.name not in taken]
     if not others:
-        return []
+        return notes
     listed = ", ".join(f"`{name}`" for name in others)
     return [
+        *notes,
         f"{root}: not read: {listed} (take them by --array NAME=FILE, --edge-time FILE, "
-        "--split NAME=FILE and the like)"
+        "--split NAME=FILE and the like)",
     ]
 
 

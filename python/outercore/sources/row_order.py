@@ -35,6 +35,8 @@ def without_counting(
     columns: NodeColumns,
     first_id: int,
     rows_of: Literal["nodes", "edges"] = "nodes",
+    *,
+    takes_key: bool = False,
 ) -> tuple[NodeColumns, list[str]]:
     """The columns without those that only number the rows, and the names of these.
 
@@ -54,7 +56,9 @@ def without_counting(
         if counting and is_value and len(columns.values) - len(left_out) > 1:
             found = _numbers(table, name)
             if found is None or found.first not in (0, 1):
-                raise _other_order(spec, table, columns, name, first_id, rows_of)
+                raise _other_order(
+                    spec, table, columns, name, first_id, rows_of, takes_key=takes_key
+                )
             left_out.append(name)
         elif columns.key is None and not _are_ids(spec, table) and len(table.names) > 1:
             if not counting and name != table.names[0]:
@@ -65,7 +69,9 @@ def without_counting(
             ):
                 continue
             if found.first not in ((0, 1) if counting else (first_id,)):
-                raise _other_order(spec, table, columns, name, first_id, rows_of)
+                raise _other_order(
+                    spec, table, columns, name, first_id, rows_of, takes_key=takes_key
+                )
             if is_value:
                 left_out.append(name)
     values = [name for name in columns.values if name not in left_out]
@@ -111,12 +117,16 @@ def _other_order(
     name: str,
     first_id: int,
     rows_of: Literal["nodes", "edges"],
+    *,
+    takes_key: bool,
 ) -> InvalidError:
     others = ",".join(value for value in columns.values if value != name)
     ways = []
     if columns.key is None:
-        key = quoted(f"{spec.path}:{name}")
-        ways = [f"to join the rows by it: `--nodes {key}`"] if rows_of == "nodes" and name else []
+        option = (
+            f"--key {quoted(name)}" if takes_key else f"--nodes {quoted(f'{spec.path}:{name}')}"
+        )
+        ways = [f"to join the rows by it: `{option}`"] if rows_of == "nodes" and name else []
         ways += ["call it `id`"] if rows_of == "nodes" and not name else []
         ways.append("write the file without it to take the rows as they are")
     elif others:

@@ -93,6 +93,8 @@ class Reading:
     ids: NodeIds | None = None
     key: str | None = None
     """What the column of ids is called, where its name does not say that."""
+    takes_key: bool = False
+    """Whether the command has the option `--key`, and not `--nodes FILE:KEY`."""
     why_from_1: str = "as `--one-based` says"
     """What says that ids start at 1, where `text` has that."""
     rows_of: Literal["nodes", "edges"] = "nodes"
@@ -219,12 +221,17 @@ def table_rows(
     first_id = int(reading.text.one_based)
     left_out: list[str] = []
     if not reading.is_in_order:
-        columns, left_out = without_counting(spec, table, columns, first_id, reading.rows_of)
+        columns, left_out = without_counting(
+            spec, table, columns, first_id, reading.rows_of, takes_key=reading.takes_key
+        )
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
     may_be_times = width is None and reading.takes_times
     times = times_of(table, values[0], in_text=True) if may_be_times else None
+    if absent is None and times is None and (reading.fill is not None or reading.keeps_gaps):
+        # A node without a row is filled as a field without a value is.
+        absent = np.nan
     # Whole numbers have no NaN for the nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
     if width is None and is_list(table, values[0]):
@@ -259,6 +266,7 @@ def table_rows(
             reading.memory,
             reading.nodes,
             np.nan if absent is not None and dtype.kind == "f" else absent,
+            can_fill=times is None,
         )
         notes[0] += f"; rows are joined by column `{columns.key}`"
         source = keyed.chunks
@@ -281,7 +289,7 @@ def table_rows(
         key=columns.key,
         typed=not hasattr(table, "file"),
         times=times,
-        padded=0 if columns.key is None or reading.ids else padded_in(table, columns.key),
+        padded=padded_in(table, None if reading.ids else columns.key),
     )
 
 
@@ -346,11 +354,11 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     return found
 
 
-def described(table: Table, reading: Reading | None = None) -> str:
-    """How a table's file was understood, in words."""
+def described(table: Table, reading: Reading | None = None, *, has_names: bool = False) -> str:
+    """How a table's file was understood, in words; nodes with names have no first number."""
     file = getattr(table, "file", None)
     if file is not None:
-        has_names = reading is not None and reading.ids is not None
+        has_names = has_names or (reading is not None and reading.ids is not None)
         texts = [file.described(has_names=has_names)]
         for part in getattr(table, "others", ()):
             texts.append(f"{part.path}: {part.file.described(has_names=has_names)}")

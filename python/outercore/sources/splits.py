@@ -117,7 +117,7 @@ def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSourc
     # A node without a row is not in the split.
     rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
     rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
-    padded = padded_in(table, columns.ids) if columns.ids else 0
+    padded = padded_in(table, columns.ids)
     return name, replace(rows, files=files, notes=[columns.described(name, table)], padded=padded)
 
 

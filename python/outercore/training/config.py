@@ -174,7 +174,8 @@ class LinkConfig:
         str | None,
         Option(
             "With `--task link`: `.npz` file of the held-out edges: `valid` and `test`, integers "
-            "[n, 2]; perhaps `train`, `valid_neg` and `test_neg`.",
+            "[n, 2]; perhaps `train`, `valid_neg` and `test_neg`, or `valid_target_neg` and "
+            "`test_target_neg`, [n, k] for each edge. Or a folder `split/NAME` of OGB.",
             name="held_out_edges",
         ),
     ] = None

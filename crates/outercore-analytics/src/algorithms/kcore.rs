@@ -8,7 +8,6 @@ use crate::gather::{
     Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
 };
 use crate::output::{Isolated, Need, Raw};
-use crate::partitions::all;
 use crate::program::{Flow, Passes};
 use crate::result::AnyRaw;
 use crate::teleport::Teleport;
@@ -68,9 +67,9 @@ pub fn kcore<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     let counts = neighbour_counts(run, Flow::Both)?;
     let begin =
         |_: &mut R, partition, counts: &Vec<u32>| Ok(Numbers { partition, values: counts.clone() });
-    let step = Gathered::new(false, |bound, neighbours: &mut [u32]| h_index(bound, neighbours));
+    let step = Gathered::new(false, |bound, values: &mut [u32]| (h_index(bound, values), false));
     let (mut tables, at) = tables_of(&step, run, counts, begin)?;
-    let mut at = at.unwrap_or_else(|| At { iterations: 0, wanted: all(partitions) });
+    let mut at = at.unwrap_or_else(|| At::first(partitions));
     while at.wanted.contains(&true) {
         tables.checkpoint(run, &at)?;
         run.progress("iteration", at.iterations, 0)?;

@@ -2,7 +2,7 @@
 
 mod level;
 
-use outercore_core::{Bytes, Error, Result};
+use outercore_core::{Bytes, Error, Permutation, Result};
 use outercore_grid::Arcs;
 use serde::{Deserialize, Serialize};
 
@@ -28,13 +28,15 @@ const PER_SLOT: u64 = 12;
 pub struct Louvain {
     /// How small communities are.
     pub resolution: f64,
+    /// Of the order in which nodes are visited.
+    pub seed: u64,
     /// Edge array by which edges count.
     pub weights: Option<String>,
 }
 
 impl Default for Louvain {
     fn default() -> Self {
-        Self { resolution: 1.0, weights: None }
+        Self { resolution: 1.0, seed: 0, weights: None }
     }
 }
 
@@ -60,7 +62,7 @@ impl GraphAlgorithm for Louvain {
     }
 
     fn run<R: Passes>(&self, run: &mut R, _: &Teleport) -> Result<AnyRaw> {
-        louvain(run, self.resolution, self.weights.is_some()).map(AnyRaw::from)
+        louvain(run, self.resolution, self.seed, self.weights.is_some()).map(AnyRaw::from)
     }
 }
 
@@ -85,9 +87,12 @@ fn validate(resolution: f64) -> Result<()> {
 /// `communities`, `modularity`, `levels`.
 ///
 /// # Method
-/// Nodes go one after the other, by their ids, to the community of a neighbour that raises modularity
-/// most, of equal ones the first, until a round brings little; then communities are the nodes of the
-/// next level. Nothing is drawn, so the result is always the same.
+/// Nodes go one after the other, in an order drawn by `seed`, to the community of a neighbour that
+/// raises modularity most, of equal ones the first, until a round brings little; then communities are
+/// the nodes of the next level, in the order of their first nodes. In the order of ids, where
+/// neighbours have close ids, communities would grow along the ids one node at a time, and settle
+/// while they are small and many nodes are at the wrong one: modularity .66 instead of .91 on a ring
+/// lattice of 1,000 nodes with neighbours up to 3 away.
 ///
 /// # Cost
 /// One pass; all edges are in memory: 24 bytes for each at both ends, and 96 for each connected node.
@@ -98,15 +103,22 @@ fn validate(resolution: f64) -> Result<()> {
 /// # Source
 /// Blondel, Guillaume, Lambiotte, Lefebvre, "Fast unfolding of communities in large networks" (2008);
 /// resolution as in Reichardt, Bornholdt (2006).
-pub fn louvain<R: Passes>(run: &mut R, resolution: f64, weighted: bool) -> Result<Raw<i64>> {
+pub fn louvain<R: Passes>(
+    run: &mut R,
+    resolution: f64,
+    seed: u64,
+    weighted: bool,
+) -> Result<Raw<i64>> {
     validate(resolution)?;
     let shape = *run.shape();
+    // Nodes are numbered as they are visited, so that visits go through memory in its order: on an
+    // R-MAT graph twice as fast as a drawn order of nodes that are numbered by their ids.
+    let drawn = Permutation::new(shape.nodes, seed, 0);
     let mut order: Vec<(u32, usize)> = Vec::with_capacity(shape.connected as usize);
-    let mut first = 0;
     for part in 0..shape.partitions() {
-        let nodes = run.nodes(part)?;
-        order.extend(nodes.into_iter().enumerate().map(|(local, node)| (node, first + local)));
-        first += shape.partition_len(part);
+        for node in run.nodes(part)? {
+            order.push((drawn.at(u64::from(node)) as u32, order.len()));
+        }
     }
     order.sort_unstable();
     let mut level = first_level(run, &order, weighted)?;
@@ -127,22 +139,12 @@ pub fn louvain<R: Passes>(run: &mut R, resolution: f64, weighted: bool) -> Resul
         community.iter_mut().for_each(|community| *community = renamed[*community as usize]);
         level = next;
     }
-    // Communities are numbered by their first node, so the first that is met is the smallest.
-    let mut smallest = vec![u32::MAX; level.nodes()];
-    let mut labels = vec![0i64; order.len()];
-    for (&(node, place), &community) in order.iter().zip(&community) {
-        let smallest = &mut smallest[community as usize];
-        *smallest = (*smallest).min(node);
-        labels[place] = i64::from(*smallest);
+    let mut of_place = vec![0u32; order.len()];
+    for (&(_, place), &community) in order.iter().zip(&community) {
+        of_place[place] = community;
     }
-    let mut labels = &labels[..];
-    let by_partition = (0..shape.partitions())
-        .map(|part| {
-            let (here, others) = labels.split_at(shape.partition_len(part));
-            labels = others;
-            here.to_vec()
-        })
-        .collect();
+    drop(order);
+    let by_partition = smallest_nodes(run, &of_place, level.nodes())?;
     let mut facts = serde_json::Map::new();
     let communities = level.nodes() as u64 + shape.nodes - shape.connected;
     facts.insert("communities".into(), communities.into());
@@ -151,7 +153,33 @@ pub fn louvain<R: Passes>(run: &mut R, resolution: f64, weighted: bool) -> Resul
     Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Itself, facts })
 }
 
-/// All edges at both ends; nodes are numbered as in `order`, which has their ids and places.
+/// By partition, the smallest node of each node's community, of which there are `communities`.
+fn smallest_nodes<R: Passes>(
+    run: &mut R,
+    community: &[u32],
+    communities: usize,
+) -> Result<Vec<Vec<i64>>> {
+    let mut smallest = vec![u32::MAX; communities];
+    let mut first = 0;
+    for part in 0..run.shape().partitions() {
+        let nodes = run.nodes(part)?;
+        for (node, &community) in nodes.iter().zip(&community[first..]) {
+            let smallest = &mut smallest[community as usize];
+            *smallest = (*smallest).min(*node);
+        }
+        first += nodes.len();
+    }
+    let mut community = community;
+    let shape = *run.shape();
+    let labels = (0..shape.partitions()).map(|part| {
+        let (here, others) = community.split_at(shape.partition_len(part));
+        community = others;
+        here.iter().map(|&community| i64::from(smallest[community as usize])).collect()
+    });
+    Ok(labels.collect())
+}
+
+/// All edges at both ends; nodes are numbered as in `order`, which has their places.
 fn first_level<R: Passes>(run: &mut R, order: &[(u32, usize)], weighted: bool) -> Result<Level> {
     let shape = *run.shape();
     let counts = neighbour_counts(run, Flow::Both)?.into_here()?;

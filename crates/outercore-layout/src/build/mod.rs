@@ -119,7 +119,7 @@ pub fn build(
     let array = array_of(data_set, options).with_context(context)?;
     let order = options.method.order(data_set.num_nodes());
     let mut build = Build { disk, data_set, array, order, options, editor, written: 0 };
-    let mut summary = match build.is_there().with_context(context)? {
+    let mut summary = match build.is_there(on_progress).with_context(context)? {
         true => build.summary(),
         false => {
             let summary = build.write(on_progress).with_context(context)?;
@@ -149,6 +149,11 @@ pub fn remove(disk: &dyn Disk, data_set: &DataSet, array: Option<&str>) -> Resul
     }
     editor.commit()?;
     Ok(count)
+}
+
+/// Whether a file is missing, cut short, or damaged.
+fn is_of_file(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound)
 }
 
 /// The key of the array that is meant.
@@ -188,15 +193,27 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Whether a layout is there as it is asked for, and would be the same today.
-    fn is_there(&self) -> Result<bool> {
+    /// Whether a layout is there as it is asked for, undamaged, and would be the same today.
+    fn is_there(&self, on_progress: OnProgress<'_>) -> Result<bool> {
         // One that cannot be opened is replaced.
         let Ok(Some(layout)) = Layout::open(self.data_set, &self.array.key, self.options.precision)
         else {
             return Ok(false);
         };
         let header = layout.header();
-        Ok(header.order == self.order && header.made_of == self.made_of()?)
+        if header.order != self.order || header.made_of != self.made_of()? {
+            return Ok(false);
+        }
+        // This command is what a check of a damaged layout tells to run.
+        for array in [Some(layout.rows()), layout.places()].into_iter().flatten() {
+            let on_bytes = &mut |done, total| on_progress("verifying", done, total, "bytes");
+            match verified::verify(array.clone(), on_bytes) {
+                Ok(()) => {}
+                Err(error) if is_of_file(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     /// Checksums of what order and scales are computed of.

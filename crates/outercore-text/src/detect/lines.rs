@@ -26,13 +26,21 @@ pub(super) fn ascends(data: &[Line<'_>], dialect: &Dialect) -> bool {
 }
 
 /// The text of a header, where a line with the same text further down cannot be data: it names
-/// several columns.
-pub(super) fn repeated(header: Line<'_>, dialect: &Dialect) -> Option<String> {
+/// several columns, or one of numbers.
+pub(super) fn repeated(header: Line<'_>, below: &[Line<'_>], dialect: &Dialect) -> Option<String> {
     let mut fields = Fields::default();
     let found = fields.cut(header.text, dialect).ok()?;
     let is_name = |place| Kind::of(without_quotes(fields.get(header.text, place))) == Kind::Text;
-    let has_names = found > 1 && (0..found).any(is_name);
+    let is_apart = found > 1 || is_above_numbers(header, below);
+    let has_names = is_apart && (0..found).any(is_name);
     has_names.then(|| String::from_utf8(bare(header.text).to_vec()).ok()).flatten()
+}
+
+/// Whether all lines `below` a line of one field hold numbers, but for those that repeat it.
+pub(super) fn is_above_numbers(header: Line<'_>, below: &[Line<'_>]) -> bool {
+    let mut others = below.iter().filter(|line| bare(line.text) != bare(header.text)).peekable();
+    others.peek().is_some()
+        && others.all(|line| Kind::of(without_quotes(bare(line.text))).is_numeric())
 }
 
 /// Where blank lines directly above the `first` row begin, if they may be rows without values.

@@ -186,8 +186,10 @@ fn a_header_that_comes_again_is_none_of_the_rows() {
         assert!(found.repeats_header(header.as_bytes()), "{text:?}");
         assert!(found.kinds.iter().all(|kind| kind.is_numeric()), "{text:?}: {:?}", found.kinds);
     }
-    // A row of one column may hold the word that names it, and numbers may be data.
-    for (text, purpose) in [("age\n1\n2\n", Purpose::Table), ("1,2\n1,2\n", Purpose::Edges)] {
+    let ages = plainly("age\n1\nage\n2\n", Purpose::Table).unwrap();
+    assert_eq!((ages.header_line.as_deref(), &ages.kinds[..]), (Some("age"), &[Kind::Integer][..]));
+    // A row of one column of words may hold the word that names it, and numbers may be data.
+    for (text, purpose) in [("name\nann\nbob\n", Purpose::Table), ("1,2\n1,2\n", Purpose::Edges)] {
         assert_eq!(plainly(text, purpose).unwrap().header_line, None, "{text:?}");
     }
 }
@@ -206,7 +208,7 @@ fn options_decide() {
     assert_eq!(named(b"a,1\n0,1\n").unwrap().header.unwrap(), ["a", "1"]);
     let error = named(b"1,2,5\n0,1,5\n").unwrap_err().to_string();
     assert!(error.contains("line 1: `1,2,5`: columns are chosen by name"), "{error}");
-    assert!(error.contains("--no-header"), "{error}");
+    assert!(error.contains("choose `column 1`"), "{error}");
     for header in [true, false] {
         let options = TextOptions { header: Some(header), ..options.clone() };
         let found = detected("h.csv", b"1,2,5\n0,1,5\n", Purpose::Edges, &options).unwrap();

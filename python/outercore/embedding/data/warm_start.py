@@ -29,7 +29,8 @@ class WarmStart:
     Calling it with entities (ids of the new data set, int64 [n]) gives their first rows, float32
     [n, width]; a row that is not a number is one without an old row.
 
-    Cost: 8 bytes an entity in memory; a call reads the old rows that it gives.
+    Cost: a pass over the old rows; 8 bytes an entity in memory. A call reads the old rows that it
+    gives.
     """
 
     def __init__(self, embedding: Embedding, graph: Graph, model: ModelConfig) -> None:
@@ -39,8 +40,10 @@ class WarmStart:
             InvalidError: another model or dimension than `model`; only one data set has names;
                 they have nothing in common.
             NotFoundError: the old data set is gone, and with it its names.
+            CorruptError: the old rows are damaged.
         """
         _require_same_model(embedding, model)
+        embedding.verify()
         self._embedding = embedding
         old = embedding.graph
         self._entities = match(

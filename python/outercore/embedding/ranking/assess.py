@@ -15,13 +15,22 @@ from torch import Tensor
 from outercore.config.sizes import parse_size
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of, has_triples
-from outercore.embedding.ranking.scoring import Scoring, choose, count_answers
+from outercore.embedding.ranking.given import GivenCandidates, given_candidates
+from outercore.embedding.ranking.scoring import (
+    HeldOut,
+    Scoring,
+    choose,
+    count_answers,
+    with_given,
+)
 from outercore.errors import InvalidError, NotFoundError
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.triples import PARTS, Part
 
 if TYPE_CHECKING:
+    from outercore._native import Progress
+    from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.tables.protocol import Store
     from outercore.embedding.use.embedding import Embedding
 
@@ -56,6 +65,7 @@ def assess(
     also: Sequence[CandidateKind] = (),
     filtered: bool = True,
     triples: int = 0,
+    negatives: GivenCandidates | None = None,
     seed: int | None = None,
     memory: str | int = "256MiB",
     observer: Observer | None = None,
@@ -70,6 +80,10 @@ def assess(
         also: further kinds of candidates.
         filtered: gives figures without other true answers, too.
         triples: how many to rank at most; 0 for all.
+        negatives: candidates of each triple, as OGB gives them: arrays `tail_neg` and `head_neg`
+            (or `target_node_neg`), integers [triples of the part, candidates], by name, or an
+            `.npz` or `.pt` of them. Then only these are ranked, and nothing is filtered. A
+            mapped array stays on disk.
         seed: of all draws; by default the run's.
         memory: for the questions in work.
         observer: told how far it is.
@@ -79,12 +93,14 @@ def assess(
 
     Raises:
         NotFoundError: the data set has no such part.
-        InvalidError: a protocol that there is not; a row that is not finite; a plain graph's run
-            without its configuration.
+        InvalidError: `negatives` of other triples, of several parts, or with other candidates; a
+            protocol that there is not; a row that is not finite; a plain graph's run without its
+            configuration.
         InterruptError: somebody asked to stop.
     """
     protocol = {"candidates": candidates, "count": count, "filtered": filtered, "also": list(also)}
-    with _scoring(embedding, parts, protocol, triples, seed, memory, observer) as scoring:
+    ranked = (triples, negatives)
+    with _scoring(embedding, parts, protocol, ranked, seed, memory, observer) as scoring:
         return scoring.final()
 
 
@@ -94,8 +110,15 @@ class Ranked(NamedTuple):
     triples: NDArray[np.int64]
     """[m, 3]"""
     reciprocal: NDArray[np.float64]
-    """[m, 2]: one over the rank of the tail, and of the head."""
+    """[m, 2]: one over the rank of the tail, and of the head, which is the mean of the two below.
+    [m, 1] where negatives were given for one of them alone."""
     protocol: str
+    optimistic: NDArray[np.int64]
+    """[m, 2]: the ranks where the true end comes first of equal ones."""
+    pessimistic: NDArray[np.int64]
+    """[m, 2]: where it comes last of them."""
+    candidates: NDArray[np.int64]
+    """[m, 2]: among how many entities, the true one included."""
 
 
 def ranks(
@@ -106,6 +129,7 @@ def ranks(
     count: int = 1000,
     filtered: bool = True,
     triples: int = 0,
+    negatives: GivenCandidates | None = None,
     seed: int | None = None,
     memory: str | int = "256MiB",
     observer: Observer | None = None,
@@ -115,12 +139,20 @@ def ranks(
     Arguments and errors are those of `assess`. Ranks are filtered unless `filtered` is false.
     """
     protocol = {"candidates": candidates, "count": count, "filtered": filtered}
-    with _scoring(embedding, (part,), protocol, triples, seed, memory, observer) as scoring:
+    ranked = (triples, negatives)
+    with _scoring(embedding, (part,), protocol, ranked, seed, memory, observer) as scoring:
         if not scoring.has(part):
             raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
         found = scoring.ranking(part)
         held_out = scoring.triples(part)
-    return Ranked(held_out.numpy(), found.reciprocal().numpy(), found.protocol)
+    return Ranked(
+        held_out.numpy(),
+        found.reciprocal().numpy(),
+        found.protocol,
+        found.optimistic().long().numpy(),
+        found.pessimistic().long().numpy(),
+        found.candidates().numpy(),
+    )
 
 
 @contextmanager
@@ -128,7 +160,7 @@ def _scoring(
     embedding: Embedding,
     parts: Sequence[Part],
     protocol: dict[str, Any],
-    triples: int,
+    ranked: tuple[int, GivenCandidates | None],
     seed: int | None,
     memory: str | int,
     observer: Observer | None,
@@ -137,6 +169,7 @@ def _scoring(
 
     Errors: `InvalidError` for a protocol that there is not.
     """
+    triples, negatives = ranked
     # Checked as that of a run: `test_triples` are those of any part.
     chosen = EmbedConfig.from_dict({"evaluation": {**protocol, "test_triples": triples}})
     evaluation = chosen.evaluation
@@ -156,10 +189,7 @@ def _scoring(
             raise NotFoundError(
                 f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
-    held_out = [
-        choose(part, data.parts[part], evaluation.test_triples, config.run.seed, told)
-        for part in dict.fromkeys(parts)
-    ]
+    held_out = _held_out(embedding, data, config, parts, negatives, told)
     degrees = None
     if "degree" in (evaluation.candidates, *evaluation.also):
         degrees = torch.from_numpy(data.degrees(told))
@@ -176,10 +206,39 @@ def _scoring(
             observer=observer,
             stop=stop,
         )
-        if evaluation.filtered:
+        if evaluation.filtered and negatives is None:
             answers = count_answers(data, held_out, told)
             scoring.collect_known(answers, data.answers("collect true answers", told))
         yield scoring
+
+
+def _held_out(
+    embedding: Embedding,
+    data: EmbedData,
+    config: EmbedConfig,
+    parts: Sequence[Part],
+    negatives: GivenCandidates | None,
+    told: Progress | None,
+) -> list[HeldOut]:
+    """What is ranked of each part, with its own candidates where they are given."""
+    most, seed = config.evaluation.test_triples, config.run.seed
+    evaluation = config.evaluation
+    if negatives is None:
+        return [choose(p, data.parts[p], most, seed, told) for p in dict.fromkeys(parts)]
+    if evaluation.candidates != "auto" or evaluation.also:
+        raise InvalidError(
+            "negatives: they are all that triples are ranked among\n"
+            "hint: leave out `candidates` and `also`, or the negatives"
+        )
+    if len(set(parts)) != 1:
+        raise InvalidError(
+            f"negatives: expected one part, found {', '.join(parts)}\n"
+            "hint: each part has negatives of its own; rank one after the other"
+        )
+    held = choose(parts[0], data.parts[parts[0]], 0, seed, told)
+    entities = embedding.num_entities
+    given = given_candidates(negatives, parts[0], held.triples.numpy(), entities)
+    return [with_given(held, given, most, seed)]
 
 
 def _config(embedding: Embedding) -> EmbedConfig:

@@ -8,10 +8,11 @@ memory than a block, whether it lies in memory or in partitions on disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
@@ -29,21 +30,30 @@ from outercore.embedding.ranking.ranks import (
 from outercore.embedding.tables.checks import check_triples
 from outercore.embedding.tables.protocol import Store
 from outercore.errors import InvalidError
+from outercore.rank_metrics import metrics_of_ranks
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Among which entities a true one is ranked."""
 
-    kind: Literal["all", "uniform", "degree"] = "all"
+    kind: Literal["all", "uniform", "degree", "given"] = "all"
     """`uniform` and `degree` draw `count` entities once, with repetition, for all questions."""
     count: int = 1000
     seed: int = 0
+    given: Mapping[Side, NDArray[Any]] = field(default_factory=dict)
+    """Of kind `given`: candidates of each triple, integers [triples, candidates], by the side that
+    is asked for. Only these sides are ranked, and nothing is filtered."""
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """What is asked for."""
+        return SIDES if self.kind != "given" else tuple(one for one in SIDES if one in self.given)
 
 
 @dataclass(frozen=True)
-class RankMetrics:
-    """What is made of ranks."""
+class TieMetrics:
+    """Metrics of ranks by one rule for ties."""
 
     mrr: float
     """Mean reciprocal rank."""
@@ -51,22 +61,43 @@ class RankMetrics:
     hits_at_1: float
     hits_at_3: float
     hits_at_10: float
+    adjusted_mean_rank: float | None
+    """AMR: the mean rank divided by that of a random order; 1 for chance, less is better. `None`
+    where nothing has a candidate besides the true one, and so for the index."""
+    adjusted_mean_rank_index: float | None
+    """AMRI: 1 for the best order, 0 for chance, below 0 for worse."""
+
+
+@dataclass(frozen=True)
+class RankMetrics(TieMetrics):
+    """Metrics of realistic ranks, the means of the optimistic and the pessimistic ones."""
+
     auc: float
     """Share of a question's candidates that score below the true one, on average."""
+    candidates: float
+    """Candidates of a question, the true one included, on average."""
+    optimistic: TieMetrics
+    """The true one comes first of those with its score."""
+    pessimistic: TieMetrics
+    """It comes last of them."""
 
     @classmethod
     def of(cls, tally: Tally, row: int) -> RankMetrics:
         """Of at least one question; `row` is 0 for raw metrics, 1 for filtered ones."""
-        ranks = tally.ranks()[row]
-        below = 1.0 - (ranks - 1.0) / tally.compared[row].clamp_min(1)
+        ranks, others = tally.ranks()[row], tally.compared[row]
+        below = 1.0 - (ranks - 1.0) / others.clamp_min(1)
         return cls(
-            mrr=float(ranks.reciprocal().mean()),
-            mean_rank=float(ranks.mean()),
-            hits_at_1=float((ranks <= 1.0).double().mean()),
-            hits_at_3=float((ranks <= 3.0).double().mean()),
-            hits_at_10=float((ranks <= 10.0).double().mean()),
+            **_of_ranks(ranks, others),
             auc=float(below.mean()),
+            candidates=float(others.double().mean()) + 1.0,
+            optimistic=TieMetrics(**_of_ranks(tally.optimistic()[row], others)),
+            pessimistic=TieMetrics(**_of_ranks(tally.pessimistic()[row], others)),
         )
+
+
+def _of_ranks(ranks: Tensor, others: Tensor) -> dict[str, Any]:
+    """The fields of `TieMetrics`."""
+    return metrics_of_ranks(ranks.numpy(), others.numpy(), hits=(1, 3, 10))
 
 
 @dataclass(frozen=True)
@@ -96,9 +127,27 @@ class Ranking:
     """Whether other true answers were known."""
 
     def reciprocal(self) -> Tensor:
-        """Reciprocal ranks, filtered where that is known, float64 [triples, 2]: tails, heads."""
-        ranks = [self.by_side[side].ranks()[int(self.filtered)] for side in SIDES]
-        return torch.stack(ranks, dim=1).reciprocal()
+        """Reciprocal ranks, filtered where that is known, float64 [triples, 2]: tails, heads.
+
+        [triples, 1] where only one side was ranked.
+        """
+        return self._of_sides(Tally.ranks).reciprocal()
+
+    def optimistic(self) -> Tensor:
+        """Ranks where the true end comes first of equal ones, shaped likewise."""
+        return self._of_sides(Tally.optimistic)
+
+    def pessimistic(self) -> Tensor:
+        """Ranks where it comes last of them."""
+        return self._of_sides(Tally.pessimistic)
+
+    def candidates(self) -> Tensor:
+        """Candidates of each question, the true end included, int64 [triples, 2]."""
+        return self._of_sides(lambda tally: tally.compared.long()) + 1
+
+    def _of_sides(self, of: Callable[[Tally], Tensor]) -> Tensor:
+        found = [of(tally)[int(self.filtered)] for tally in self.by_side.values()]
+        return torch.stack(found, dim=1)
 
     def evaluation(self) -> Evaluation:
         """The figures."""
@@ -170,18 +219,29 @@ def rank(
     if not len(triples):
         raise InvalidError("evaluation: expected at least one triple, found none")
     most = max(store.entity_count, candidates.count)
+    if candidates.kind == "given":
+        answers = None
     protocol = _protocol(store, candidates, len(triples), of, answers is None, loops=loops)
-    tallies = {side: Tally.zeros(len(triples), most) for side in SIDES}
+    tallies = {side: Tally.zeros(len(triples), most) for side in candidates.sides}
     with torch.no_grad():
-        drawn = None if candidates.kind == "all" else [_sample(store, candidates, degree_sums)]
+        drawn = None
+        if candidates.kind in ("uniform", "degree"):
+            drawn = [_sample(store, candidates, degree_sums)]
         for place in slices(len(triples), group):
+            asked = questions_of(
+                store, model, triples[place], answers, reciprocal=reciprocal, loops=loops
+            )
             counted = [
                 (questions, tallies[side].within(place))
-                for side, questions in questions_of(
-                    store, model, triples[place], answers, reciprocal=reciprocal, loops=loops
-                )
+                for side, questions in asked
+                if side in tallies
             ]
-            _count(store.blocks() if drawn is None else drawn, counted, after_block)
+            if candidates.kind == "given":
+                given = [candidates.given[side][place] for side in tallies]
+                _count_given(store, counted, given, after_block)
+            else:
+                _count(store.blocks() if drawn is None else drawn, counted, after_block)
+            del asked
             # Before the next group's rows are there.
             del counted
     return Ranking(protocol, tallies, answers is not None)
@@ -199,6 +259,19 @@ def _count(
             questions.compare(tally, entities, rows)
         if after_block is not None:
             after_block(len(rows))
+
+
+def _count_given(
+    store: Store,
+    counted: Sequence[tuple[Questions, Tally]],
+    given: Sequence[NDArray[Any]],
+    after_block: Callable[[int], None] | None,
+) -> None:
+    """Compares questions with candidates of their own, [questions, candidates] each."""
+    for (questions, tally), candidates in zip(counted, given, strict=True):
+        for compared in questions.compare_given(tally, candidates, store.rows):
+            if after_block is not None:
+                after_block(compared)
 
 
 def _sample(
@@ -223,17 +296,22 @@ def _sample(
 def _protocol(
     store: Store, candidates: Candidates, count: int, of: int | None, raw: bool, *, loops: bool
 ) -> str:
-    among = f"all {store.entity_count:,} entities"
-    if candidates.kind != "all":
+    among, sides = f"all {store.entity_count:,} entities", "heads and tails"
+    both = "filtered and raw"
+    if candidates.kind == "given":
+        counts = sorted({array.shape[1] for array in candidates.given.values()})
+        among = f"{' and '.join(f'{count:,}' for count in counts)} entities given for each"
+        sides = " and ".join(sorted(f"{side}s" for side in candidates.sides))
+        both = "not filtered"
+    elif candidates.kind != "all":
         how = "uniformly" if candidates.kind == "uniform" else "by degree"
         among = f"{candidates.count:,} entities drawn {how} (seed {candidates.seed})"
-    both = "filtered and raw"
-    if raw:
+    if raw and candidates.kind != "given":
         both = "raw, other true answers count as wrong"
     if not loops:
         among += ", the node itself left out"
     some = f"{count:,}" if of in (None, count) else f"{count:,} of {of:,}"
     return (
-        f"{some} triples, heads and tails, among {among}; {both}; "
+        f"{some} triples, {sides}, among {among}; {both}; "
         "ties: mean of the optimistic and the pessimistic rank"
     )

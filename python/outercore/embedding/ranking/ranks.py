@@ -7,8 +7,8 @@ Scores closer than their rounding are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -57,8 +57,16 @@ class Tally(NamedTuple):
         return Tally(*(counts[:, some] for counts in self))
 
     def ranks(self) -> Tensor:
-        """The ranks once all candidates are counted, float64 [2, questions]."""
-        return 1.0 + (self.higher.double() + self.not_lower) / 2.0
+        """The realistic ranks once all candidates are counted, float64 [2, questions]."""
+        return (self.optimistic() + self.pessimistic()) / 2.0
+
+    def optimistic(self) -> Tensor:
+        """The ranks where the true one comes first of equal ones, float64 [2, questions]."""
+        return 1.0 + self.higher.double()
+
+    def pessimistic(self) -> Tensor:
+        """The ranks where it comes last."""
+        return 1.0 + self.not_lower.double()
 
 
 class Questions:
@@ -107,6 +115,37 @@ class Questions:
         out = occurrences(entities, self._out_rows, self._out).to(device)
         for some in slices(len(self), max(1, _BLOCK_NUMBERS // max(1, len(rows)))):
             self._compare_some(tally, some, entities, rows, out.between(some.start, some.stop))
+
+    def compare_given(
+        self, tally: Tally, given: NDArray[Any], rows_of: Callable[[Tensor], Tensor]
+    ) -> Iterator[int]:
+        """Counts candidates that each question has of its own; yields how many, some at a time.
+
+        `given` [questions, candidates]; `rows_of` has the rows of entities. Nothing is filtered,
+        but the true answer is not its own candidate.
+
+        Cost: the rows of all candidates of some questions at a time.
+        """
+        side, count = self._asked_for.side, given.shape[1]
+        for some in slices(len(self), max(1, _BLOCK_NUMBERS // (count * self._anchors.shape[1]))):
+            wanted = torch.from_numpy(np.array(given[some], np.int64))
+            entities, places = wanted.unique(return_inverse=True)
+            rows = rows_of(entities).to(self._anchors.device)
+            require_finite("entity", entities, rows)
+            anchors, relations = (
+                known[some].repeat_interleave(count, 0)
+                for known in (self._anchors, self._relations)
+            )
+            targets = rows[places.flatten().to(rows.device)]
+            scores = self._model.paired(side, anchors, relations, targets).view(-1, count)
+            own = wanted == self._asked_for.targets[some].unsqueeze(1)
+            scores[own.to(scores.device)] = -torch.inf
+            higher = (scores > self._above[some].unsqueeze(1)).sum(dim=1, dtype=torch.int32)
+            not_lower = (scores >= self._below[some].unsqueeze(1)).sum(dim=1, dtype=torch.int32)
+            counts = (higher, not_lower, count - own.sum(dim=1, dtype=torch.int32))
+            for total, more in zip(tally.within(some), counts, strict=True):
+                total += more.cpu()
+            yield wanted.numel()
 
     def _own_scores(self, some: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The true ones' scores, and how far these may be off."""

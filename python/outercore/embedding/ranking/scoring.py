@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from outercore import _core
 from outercore._native import Progress
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.gradients.models import Model
+from outercore.embedding.gradients.models import Model, Side
 from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.evaluate import Candidates, Ranking, rank
@@ -41,6 +41,8 @@ class HeldOut:
     """int64 [m, 3]; those that are ranked, if not all are."""
     of: int
     """How many there are."""
+    given: Mapping[Side, NDArray[Any]] | None = None
+    """Candidates of each of `triples`, by the side that is asked for, where they are given."""
 
 
 def choose(
@@ -58,13 +60,25 @@ def choose(
     count = triples.count
     chunks = watched(triples.chunks(), f"read {part} triples", count, told)
     if most and count > most:
-        # Another place of the stream than candidates are drawn from.
-        random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
-        places = distinct_places(count, most, random)
-        chosen = _rows_at(places.numpy(), chunks)
+        chosen = _rows_at(_places(part, count, most, seed), chunks)
     else:
         chosen = fill(np.empty((count, 3), np.int64), chunks)
     return HeldOut(part, torch.from_numpy(chosen), count)
+
+
+def with_given(held: HeldOut, given: Mapping[Side, NDArray[Any]], most: int, seed: int) -> HeldOut:
+    """All triples of a part with their own candidates; of more than `most` those `choose` draws."""
+    if most and held.of > most:
+        places = _places(held.part, held.of, most, seed)
+        chosen = {side: candidates[places] for side, candidates in given.items()}
+        return HeldOut(held.part, held.triples[torch.from_numpy(places)], held.of, chosen)
+    return replace(held, given=given)
+
+
+def _places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
+    # Another place of the stream than candidates are drawn from.
+    random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
+    return distinct_places(count, most, random).numpy()
 
 
 def choose_parts(
@@ -109,6 +123,8 @@ def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> 
     return found
 
 
+Kind: TypeAlias = Literal["given"] | CandidateKind
+"""Among what is ranked."""
 Answers: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
 """True answers to what is ranked of a part, by the side that is asked for."""
 
@@ -208,15 +224,19 @@ class Scoring:
                 found.append({"part": part, "candidates": kind, "mrr": one.mrr, **asdict(one)})
         return found
 
-    def ranking(self, part: Part, kind: CandidateKind | None = None) -> Ranking:
+    def ranking(self, part: Part, kind: Kind | None = None) -> Ranking:
         """Ranks a part's triples among these candidates, or those that validation takes.
 
         Errors: `InterruptError` where somebody asked to stop.
         """
         kind = kind or self._kinds(part)[0]
         held, entities = self._held_out[part], self._store.entity_count
-        passes = -(-len(held.triples) // self._group)
-        rows = passes * rows_compared(self._config, kind, entities)
+        given = held.given or {}
+        if kind == "given":
+            rows = sum(candidates.size for candidates in given.values())
+        else:
+            passes = -(-len(held.triples) // self._group)
+            rows = passes * rows_compared(self._config, kind, entities)
         self._observer.evaluation_started(f"{part}, among {_AMONG[kind]}", rows, 0)
 
         def after_block(compared: int) -> None:
@@ -228,8 +248,8 @@ class Scoring:
             self._store,
             self._model,
             held.triples,
-            Candidates(kind, evaluation.count, self._config.run.seed),
-            self._known[part] if evaluation.filtered else None,
+            Candidates(kind, evaluation.count, self._config.run.seed, given),
+            self._known[part] if evaluation.filtered and not given else None,
             reciprocal=self._config.model.reciprocal,
             loops=self._loops,
             degree_sums=self._degree_sums,
@@ -238,13 +258,16 @@ class Scoring:
             after_block=after_block,
         )
 
-    def _kinds(self, part: Part) -> list[CandidateKind]:
+    def _kinds(self, part: Part) -> Sequence[Kind]:
         """Among which entities a part is ranked."""
+        if self._held_out[part].given is not None:
+            return ["given"]
         count = len(self._held_out[part].triples)
         return kinds_of(self._config, count, self._store.entity_count)
 
 
-_AMONG: dict[CandidateKind, str] = {
+_AMONG: dict[Kind, str] = {
+    "given": "entities given for each",
     "all": "all entities",
     "uniform": "entities drawn uniformly",
     "degree": "entities drawn by degree",

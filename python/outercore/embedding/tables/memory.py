@@ -240,13 +240,13 @@ class MemoryStore:
             stop = min(start + self.block_rows, self.entity_count)
             yield torch.arange(start, stop), self.entities[start:stop]
 
-    def write_entities(self, path: Path) -> None:
+    def write_entities(self, path: Path) -> int:
         """See `Store`."""
-        write_npy(self.storage, path, self.entities)
+        return write_npy(self.storage, path, self.entities)
 
-    def write_relations(self, path: Path) -> None:
+    def write_relations(self, path: Path) -> int:
         """See `Store`."""
-        write_npy(self.storage, path, self.relations)
+        return write_npy(self.storage, path, self.relations)
 
     def close(self) -> None:
         """See `Store`."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import CorruptError
+from outercore.mapped import blocks
 from outercore.outputs import npy_header
 from outercore.storage import Storage, device_errors, replacing
 
@@ -60,6 +61,20 @@ def read_npy(path: Path, checksum: int | None = None, into: Tensor | None = None
             f"array `{path}`: found checksum {total:08x}, expected {checksum:08x}\n{_HINT}"
         )
     return table
+
+
+def checksum_of_rows(path: Path) -> int:
+    """What `write_npy` would return of a table that something else has written.
+
+    Errors: `CorruptError` where there is none.
+    """
+    try:
+        found, total = np.load(path, mmap_mode="r"), 0
+        for _, rows in blocks(found):
+            total = zlib.crc32(_bytes(rows), total)
+    except (OSError, ValueError, EOFError) as error:
+        raise CorruptError(f"array `{path}`: {error}\n{_HINT}") from error
+    return total
 
 
 def _bytes(array: NDArray[np.generic]) -> memoryview:

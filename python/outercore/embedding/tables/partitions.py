@@ -20,7 +20,7 @@ from torch import Tensor
 
 from outercore import _core, _native
 from outercore.embedding.tables.layout import StartRows, TableLayout
-from outercore.embedding.tables.npy import read_npy, write_npy
+from outercore.embedding.tables.npy import checksum_of_rows, read_npy, write_npy
 from outercore.embedding.tables.order import PartitionOrder, Walks
 from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.embedding.tables.slot_copies import SlotCopies
@@ -314,14 +314,15 @@ class PartitionStore:
                 self._copies.forget()
             self.relations = relations.to(self._device)
 
-    def write_entities(self, path: Path) -> None:
-        """See `Store`."""
+    def write_entities(self, path: Path) -> int:
+        """See `Store`. Reads the file once more."""
         with self._step_ended():
             self._core.write_npy(str(path))
+        return checksum_of_rows(path)
 
-    def write_relations(self, path: Path) -> None:
+    def write_relations(self, path: Path) -> int:
         """See `Store`."""
-        write_npy(self._storage, path, self.relations)
+        return write_npy(self._storage, path, self.relations)
 
     def counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""

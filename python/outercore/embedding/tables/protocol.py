@@ -134,11 +134,17 @@ class Store(Protocol):
         tables they are as they were.
         """
 
-    def write_entities(self, path: Path) -> None:
-        """Writes all entities' rows, `.npy` float32 [entities, width], atomically; out of core."""
+    def write_entities(self, path: Path) -> int:
+        """Writes all entities' rows, `.npy` float32 [entities, width], atomically; out of core.
 
-    def write_relations(self, path: Path) -> None:
-        """Writes the relations' rows, `.npy` float32 [rows, relation width], atomically."""
+        Returns the CRC-32 of the rows.
+        """
+
+    def write_relations(self, path: Path) -> int:
+        """Writes the relations' rows, `.npy` float32 [rows, relation width], atomically.
+
+        Returns the CRC-32 of the rows.
+        """
 
     def close(self) -> None:
         """Lets go of the table, which another process may then train; nothing else can be done."""

@@ -10,7 +10,6 @@ FAISS knows inner products and Euclidean distances. For the sums of absolute val
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,10 +32,12 @@ from outercore.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from outercore.sealed import seal
 from outercore.shell import quoted
 from outercore.storage import Storage, device_errors, replace_file
 
-_VERSION = 1
+_VERSION = 2
+"""The first one had no checksum."""
 _NEEDED = ("metric", "lists", "pieces", "table", "recalls")
 _DESCRIPTION = "index.json"
 _TRAINING_ROWS = 64
@@ -131,8 +132,7 @@ class Index:
                 storage.sync(_piece(new, number))
             storage.sync_directory(new)
             # Last: a directory without it is no index.
-            text = json.dumps(described, indent=1) + "\n"
-            replace_file(storage, new / _DESCRIPTION, text.encode())
+            replace_file(storage, new / _DESCRIPTION, seal(described))
             # A crash between the two leaves none, and nothing that is taken for one.
             storage.remove_tree(root)
             storage.rename(new, root)
@@ -159,7 +159,9 @@ class Index:
                 f"index `{root}`: there is none\n"
                 f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {chosen}`"
             )
-        index = cls(root, read_description(path, _VERSION, _NEEDED))
+        again = f"run `outercore embedding index {quoted(embedding.root)} --metric {chosen}` again"
+        described = read_description(path, _VERSION, _NEEDED, sealed_since=_VERSION, hint=again)
+        index = cls(root, described)
         index.require(embedding, chosen)
         index.probes = index.probes_for(recall)
         return index

@@ -7,8 +7,8 @@ Nothing here needs PyTorch. What is done with the tables are functions of `outer
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from outercore.file_ids import first_id_of
 from outercore.graph import Graph
 from outercore.names import Names
 from outercore.node_numbers import NodeNumbers
+from outercore.sealed import unseal
 from outercore.shell import quoted
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
 DESCRIPTION = "embedding.json"
-VERSION = 1
+VERSION = 2
+"""The first one had no checksums."""
 _NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
 """What a pass over a table reads at once, if the caller names no number of rows."""
@@ -71,7 +73,7 @@ class Embedding:
         try:
             self.model = build(ModelConfig, description["model"], "model")
         except InvalidError as error:
-            raise CorruptError(f"embedding `{root}`: {error}") from None
+            raise CorruptError(f"embedding `{root}`: {error}\nhint: {_again(root)}") from None
         self.num_entities = int(description["entities"])
         self.num_relations = int(description["relations"])
         """Without the rows that reciprocal relations add."""
@@ -79,6 +81,8 @@ class Embedding:
         self.metrics: list[dict[str, Any]] = description.get("metrics", [])
         """What the run was found to be worth, with the protocol of every figure."""
         self.data_set = Path(description["data_set"] if data_set is None else data_set)
+        self._checksums: dict[str, int] = description.get("checksums", {})
+        self._verified = False
         self.score: ScoreFunction | str | None = None
         """The score function of a run of one's own, or where it is: scores need it."""
 
@@ -114,7 +118,8 @@ class Embedding:
             if (root / "config.json").exists():
                 way = f"it has not ended: `outercore embed --resume {quoted(root)}` resumes it"
             raise NotFoundError(f"embedding `{root}`: no `{DESCRIPTION}` there\nhint: {way}")
-        embedding = cls(root, read_description(path, VERSION, _NEEDED), data_set)
+        described = read_description(path, VERSION, _NEEDED, sealed_since=2, hint=_again(root))
+        embedding = cls(root, described, data_set)
         embedding.score = score
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
         return embedding
@@ -127,16 +132,21 @@ class Embedding:
     @cached_property
     def entities(self) -> NDArray[np.float32]:
         """float32 [entities, width], mapped: reading a row reads its pages from the disk."""
-        return _mapped(self.root / "entities.npy")
+        return self._mapped(self.root / "entities.npy")
 
     @cached_property
     def relations(self) -> NDArray[np.float32]:
-        """float32 [relation rows, relation width], in memory."""
+        """float32 [relation rows, relation width], in memory.
+
+        Raises:
+            CorruptError: the file is damaged.
+        """
         path = self.root / "relations.npy"
         rows = self.num_relations * (2 if self.reciprocal else 1)
-        table = self._require_table(path, rows, None)
         # A model without relations has rows of no numbers, which cannot be mapped.
-        return np.array(table)
+        table = np.array(self._require_table(path, rows, None))
+        self._require_checksum(path, zlib.crc32(table.reshape(-1).view(np.uint8).data))
+        return table
 
     def rows(self, entities: ArrayLike) -> NDArray[np.float32]:
         """The rows of `entities` (ids), a copy, in their order.
@@ -149,10 +159,12 @@ class Embedding:
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """The table of entities once, in pieces: (first entity, float32 [n, width]).
 
+        The first pass compares its checksum at the end.
+
         Cost: one sequential read of the table. A piece is valid until the next one is asked for.
 
         Raises:
-            CorruptError: the file became shorter.
+            CorruptError: the file is damaged, or became shorter.
         """
         step = rows or max(1, BLOCK_BYTES // (4 * max(self.width, 1)))
         buffer = np.empty((min(step, self.num_entities), self.width), np.float32)
@@ -160,11 +172,32 @@ class Embedding:
         with path.open("rb") as file:
             # An array that is not mapped has no bytes.
             file.seek(getattr(self.entities, "offset", 0))
+            total = 0
             for first in range(0, self.num_entities, step):
                 piece = buffer[: min(step, self.num_entities - first)]
                 if file.readinto(piece.data.cast("B")) != piece.nbytes:
-                    raise CorruptError(f"array `{path}`: row {first}: the file ends too early")
+                    raise self._damaged(f"array `{path}`: row {first}: the file ends too early")
+                if not self._verified:
+                    total = zlib.crc32(piece.data.cast("B"), total)
                 yield first, piece
+        if not self._verified:
+            self._require_checksum(path, total)
+            self._verified = True
+
+    def verify(self) -> None:
+        """Compares the table of entities with its checksum, once; tables of older releases have
+        none.
+
+        What is made of single rows (`rows`, `entities`) does not look at the checksum otherwise.
+
+        Cost: one sequential read of the table.
+
+        Raises:
+            CorruptError: the file is damaged.
+        """
+        if not self._verified:
+            for _ in self.blocks():
+                pass
 
     @cached_property
     def digest(self) -> str:
@@ -361,13 +394,36 @@ class Embedding:
     def _count(self, kind: Named) -> int:
         return self.num_entities if kind == "entity" else self.num_relations
 
+    def _require_checksum(self, path: Path, found: int) -> None:
+        expected = self._checksums.get(path.name, found)
+        if found != expected:
+            raise self._damaged(
+                f"array `{path}`: found checksum {found:08x}, expected {expected:08x}"
+            )
+
+    def _damaged(self, what: str) -> CorruptError:
+        return CorruptError(f"{what}\nhint: {_again(self.root)}")
+
+    def _mapped(self, path: Path) -> NDArray[np.float32]:
+        try:
+            try:
+                table = np.lib.format.open_memmap(path, mode="r")
+            except ValueError:
+                # No bytes at all, which cannot be mapped: a table whose rows have no numbers.
+                table = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise self._damaged(f"array `{path}`: {' '.join(str(error).split())}") from None
+        if table.dtype != np.float32 or not table.flags.c_contiguous:
+            raise self._damaged(f"array `{path}`: expected float32 by rows, found {table.dtype}")
+        return table
+
     def _require_table(self, path: Path, rows: int, width: int | None) -> NDArray[np.float32]:
         if not path.exists():
-            raise CorruptError(f"embedding `{self.root}`: `{path.name}` is missing")
-        table = _mapped(path)
+            raise self._damaged(f"embedding `{self.root}`: `{path.name}` is missing")
+        table = self._mapped(path)
         if table.ndim != 2 or len(table) != rows or width not in (None, table.shape[1]):
             shape = f"[{rows}, {width if width is not None else 'width'}]"
-            raise CorruptError(
+            raise self._damaged(
                 f"array `{path}`: expected float32 {shape}, found {table.dtype} {list(table.shape)}"
             )
         return table
@@ -384,37 +440,35 @@ def has_names(graph: Graph, kind: Named = "entity") -> bool:
     return f"names/{kind}.offsets" in graph.arrays
 
 
-def read_description(path: Path, version: int, needed: Iterable[str]) -> dict[str, Any]:
+def read_description(
+    path: Path, version: int, needed: Iterable[str], *, sealed_since: int, hint: str
+) -> dict[str, Any]:
     """What a file says about others beside it, with all keys that are needed.
+
+    `sealed_since` is the first version with a checksum of the file; `hint` is what to do about
+    damage.
 
     Errors: `CorruptError`; `VersionError` for a newer one.
     """
     try:
-        description = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise CorruptError(f"`{path}`: {error}") from error
-    if not isinstance(description, dict):
-        raise CorruptError(f"`{path}`: expected an object")
-    if description.get("version") != version:
+        description = unseal(path.read_bytes(), f"`{path}`", since=sealed_since)
+    except OSError as error:
+        raise CorruptError(f"`{path}`: {error}\nhint: {hint}") from error
+    except CorruptError as error:
+        raise CorruptError(f"{error}\nhint: {hint}") from None
+    found = description.get("version")
+    if not isinstance(found, int) or not 1 <= found <= version:
         raise VersionError(
-            f"`{path}`: expected version {version}, found {description.get('version')}\n"
-            "hint: a newer Outercore wrote it"
+            f"`{path}`: expected version {version}, found {found}\nhint: a newer Outercore wrote it"
         )
     for key in needed:
         if key not in description:
-            raise CorruptError(f"`{path}`: `{key}` is missing")
+            raise CorruptError(f"`{path}`: `{key}` is missing\nhint: {hint}")
     return description
 
 
-def _mapped(path: Path) -> NDArray[np.float32]:
-    try:
-        try:
-            table = np.lib.format.open_memmap(path, mode="r")
-        except ValueError:
-            # No bytes at all, which cannot be mapped: a table whose rows have no numbers.
-            table = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise CorruptError(f"array `{path}`: {error}") from None
-    if table.dtype != np.float32 or not table.flags.c_contiguous:
-        raise CorruptError(f"array `{path}`: expected float32 by rows, found {table.dtype}")
-    return table
+def _again(root: Path) -> str:
+    return (
+        f"`outercore embed --resume {quoted(root)}` writes the file again while the run has its "
+        "`table`; restore it from a copy otherwise"
+    )

@@ -62,12 +62,12 @@ def add_features(
         overwrite: replace an array of this name.
         progress: told what is done.
 
-    Cost: one pass over both arrays and one write; twice that where they are not copied as they
+    Cost: two passes over both arrays and one write; one more where they are not copied as they
     are. Not more than some tens of MiB in memory, besides 8 bytes a node.
 
     Raises:
         InvalidError: the name is taken; nodes without an embedding; another number of nodes.
-        CorruptError: the array beside is damaged.
+        CorruptError: the embedding or the array beside is damaged.
 
     Example:
         >>> import outercore as oc
@@ -93,8 +93,9 @@ def add_features(
             f"first is node {first}\nhint: `--missing zeros` gives them rows of zeros"
         )
     origin = f"embedding {embedding.root}"
+    # The rows get a checksum of their own, so damage must be found here.
+    embedding.verify()
     if beside is not None:
-        # Its rows get a checksum of their own, so damage must be found here.
         verify_arrays(graph.root, [graph.key(beside)])
     if places is None and beside is None:
         # As it lies on the disk.
@@ -140,6 +141,7 @@ def _by_type(
         graph.check_free(name, overwrite=overwrite, node_type=node_type)
     check_directory(graph.root)
     origin = f"embedding {embedding.root}"
+    embedding.verify()
     for node_type, first, end in numbers.ranges():
         rows = embedding.entities[first:end]
         graph.add_node_array(name, rows, overwrite=overwrite, origin=origin, node_type=node_type)

@@ -7,7 +7,9 @@ triple of itself with itself. A key counts within its node type.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +32,7 @@ from outercore.sources.rows import RowSource
 from outercore.sources.table import Table
 from outercore.sources.texts import text_arrays
 from outercore.sources.triples import names_of
+from outercore.storage import device_errors
 
 _SEPARATOR, _WITHIN = "\x1f", "\x1e"
 """What stands between a node type and its keys, and between the columns of one key."""
@@ -266,7 +269,15 @@ class Keys:
     def _scratch(self, name: str, count: int) -> NDArray[np.int64]:
         if not count:
             return np.empty(0, np.int64)
-        return np.memmap(self._place / f"{name}.tmp", np.int64, "w+", shape=(count,))
+        again = "run the same command again"
+        # Without a name nothing of it is left, whatever ends this process.
+        with (
+            device_errors(f"`{self._place}`: {name}", again),
+            tempfile.TemporaryFile(dir=self._place) as file,
+        ):
+            # A full disk is an error here; behind a mapped page it would end the process.
+            os.posix_fallocate(file.fileno(), 0, 8 * count)
+            return np.memmap(file, np.int64, "r+", shape=(count,))
 
 
 def _are_rows(column: Column) -> bool:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Importer
+from outercore._native import Importer, verify_arrays
 from outercore.config.sizes import parse_size
-from outercore.errors import CorruptError, InvalidError
+from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.graph import Graph
 from outercore.mapped import blocks, mapped
 from outercore.runs.files import NpyRows
-from outercore.sealed import seal, unseal
+from outercore.sealed import checksum_of_file, seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.training.config import LinkConfig, TrainConfig
 from outercore.training.links.adjacency import Adjacency
@@ -31,7 +31,8 @@ from outercore.triples import Part
 
 _DESCRIBED = "links.json"
 """Written last: what is there without it is not complete."""
-_VERSION = 1
+_VERSION = 2
+"""The first one had sizes of files, and no checksums."""
 _WIDENED = "x.npy"
 _NO_KEYS = np.empty(0, np.int64)
 _NONE_HELD_OUT = LinkConfig(held_out=0.0)
@@ -39,10 +40,16 @@ _NONE_HELD_OUT = LinkConfig(held_out=0.0)
 
 @dataclass(frozen=True)
 class Pairs:
-    """Edges of a part and the negatives they are scored against, int64 [n, 2] each."""
+    """Edges of a part and the negatives they are scored against.
+
+    Shapes: `edges` and `negatives` int64 [n, 2]; `targets` int64 [edges, k], mapped.
+    """
 
     edges: NDArray[np.int64]
     negatives: NDArray[np.int64]
+    """For all edges together; none where each has its own."""
+    targets: NDArray[np.int64] | None = None
+    """For each edge other targets of its source, where these are given."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +75,16 @@ class LinkData:
 
     def sizes(self, name: str) -> tuple[int, int]:
         """Edges and negatives of a held-out part."""
-        edges, negatives = (len(_mapped(self.root / f"{of}.npy")) for of in (name, f"{name}_neg"))
-        return edges, negatives
+        pairs = self.part(name)
+        own = 0 if pairs.targets is None else pairs.targets.size
+        return len(pairs.edges), len(pairs.negatives) + own
 
     def part(self, name: str) -> Pairs:
         """The edges and negatives of a held-out part."""
-        edges, negatives = (np.load(self.root / f"{file}.npy") for file in (name, f"{name}_neg"))
-        return Pairs(edges, negatives)
+        edges, own = np.load(self.root / f"{name}.npy"), self.root / f"{name}_target_neg.npy"
+        if own.exists():
+            return Pairs(edges, np.empty((0, 2), np.int64), _mapped(own))
+        return Pairs(edges, np.load(self.root / f"{name}_neg.npy"))
 
 
 def open_links(
@@ -88,28 +98,27 @@ def open_links(
 
     `check` is called again and again, and raises to stop.
 
-    Cost: four passes over the edges; an import of those to train on, within the run's budget. The
-    disk holds them twice.
-    Errors: `InvalidError` where no edge is left to train on; those of `GivenEdges` and `Importer`.
+    Cost: five passes over the edges; an import of those to train on, within the run's budget. The
+    disk holds them twice. What is prepared is read once to compare its checksums.
+    Errors: `InvalidError` where no edge is left to train on; `CorruptError` for damage in the data
+    set or in what was prepared; those of `GivenEdges` and `Importer`.
     """
     storage = storage or Storage()
     with device_errors(f"edges `{root}`"):
-        if not (root / _DESCRIBED).exists():
+        if (root / _DESCRIBED).exists():
+            _require_whole(root, check)
+        else:
             # Half of it may be there.
             storage.remove_tree(root)
             storage.make_directory(root)
             _prepare(root, original, config, check, storage)
-    what = f"`{root / _DESCRIBED}`"
-    described = unseal((root / _DESCRIBED).read_bytes(), what)
-    if described.get("version") != _VERSION:
-        raise CorruptError(f"{what}: expected version {_VERSION}, found {described.get('version')}")
-    _require_whole(root, described["bytes"])
     return LinkData(root, original, Graph(root / "graph"), _features_file(root, original, config))
 
 
 def _prepare(
     root: Path, graph: Graph, config: TrainConfig, check: Callable[[], None], storage: Storage
 ) -> None:
+    _verify(graph, config)
     divided = divide(graph, config)
     count = 0
     with Importer(root / "graph", _import_options(graph, config), _stopper(check)) as importer:
@@ -133,21 +142,49 @@ def _prepare(
     _widen_features(root, graph, config)
     for file in root.glob("*.npy"):
         storage.sync(file)
-    described = {"version": _VERSION, "bytes": _sizes(root)}
+    checksums = {file.name: checksum_of_file(file) for file in sorted(root.glob("*.npy"))}
+    described = {"version": _VERSION, "bytes": _sizes(root), "checksums": checksums}
     replace_file(storage, root / _DESCRIBED, seal(described))
+
+
+def _verify(graph: Graph, config: TrainConfig) -> None:
+    """Copies get checksums of their own, so damage must be found here.
+
+    Errors: `CorruptError`.
+    """
+    keys = [f"edges/edge/{name}" for name in ("offsets", "sources", "ids")]
+    name = config.sampling.features
+    if name != "x" or graph.manifest["roles"].get("features"):
+        key = array_key(graph, name)
+        keys += [key] if graph.manifest["arrays"][key]["dtype"] == "bfloat16" else []
+    verify_arrays(Path(graph.root), [key for key in keys if key in graph.manifest["arrays"]])
 
 
 def _sizes(root: Path) -> dict[str, int]:
     return {file.name: file.stat().st_size for file in sorted(root.glob("*.npy"))}
 
 
-def _require_whole(root: Path, expected: dict[str, int]) -> None:
+def _require_whole(root: Path, check: Callable[[], None]) -> None:
+    """Errors: `CorruptError` names the file that is not as it was prepared."""
+    what, hint = f"`{root / _DESCRIBED}`", f"hint: remove `{root}`, and the run prepares it again"
+    try:
+        described = unseal((root / _DESCRIBED).read_bytes(), what)
+    except CorruptError as error:
+        raise CorruptError(f"{error}\n{hint}") from None
+    if described.get("version") not in (1, _VERSION):
+        raise VersionError(
+            f"{what}: expected version {_VERSION}, found {described.get('version')}\n{hint}"
+        )
     found = _sizes(root)
-    for name, size in expected.items():
-        if found.get(name) != size:
+    for name, size in described["bytes"].items():
+        if (now := found.get(name, "no file")) != size:
+            raise CorruptError(f"`{root / name}`: expected {size} bytes, found {now}\n{hint}")
+    for name, expected in described.get("checksums", {}).items():
+        check()
+        checksum = checksum_of_file(root / name)
+        if checksum != expected:
             raise CorruptError(
-                f"`{root / name}`: expected {size} bytes, found {found.get(name, 'no file')}\n"
-                f"hint: remove `{root}`, and the run prepares it again"
+                f"`{root / name}`: found checksum {checksum}, expected {expected}\n{hint}"
             )
 
 
@@ -230,15 +267,21 @@ def _write_held_out(
     graph: Graph,
     seed: int,
 ) -> None:
-    given = None if divided.given is None else divided.given.arrays.get(f"{part}_neg")
-    if given is None:
+    arrays = {} if divided.given is None else divided.given.arrays
+    own, given = arrays.get(f"{part}_target_neg"), arrays.get(f"{part}_neg")
+    if given is None and own is None:
         nodes = graph.num_nodes
         keys = _NO_KEYS if divided.given is None else divided.given.held_out_keys(nodes)
         purpose = Purpose.VALID if part == "valid" else Purpose.TEST
         given = held_out_negatives(
             len(edges), generator(seed, purpose), nodes, Adjacency(graph), keys
         )
-    for name, pairs in ((part, edges), (f"{part}_neg", given)):
+    files: dict[str, NDArray[np.int64]] = {part: edges}
+    if own is not None:
+        files[f"{part}_target_neg"] = own
+    elif given is not None:
+        files[f"{part}_neg"] = given
+    for name, pairs in files.items():
         with NpyRows(root / f"{name}.npy", pairs.shape, np.int64) as rows:
             rows.append(pairs)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.shell import quoted
+from outercore.sources.torch_file import read_torch
 from outercore.training.config import LinkConfig
 from outercore.training.links.adjacency import among, pair_keys
 from outercore.triples import PARTS, HeldOut, Part, Triples
@@ -21,24 +22,31 @@ if TYPE_CHECKING:
     from outercore.graph import Graph
 
 HELD_OUT: tuple[Part, ...] = ("valid", "test")
+_OWN = "_target_neg"
+_KINDS = ("_neg", _OWN)
+"""Names of negatives after that of their part: for all edges, and for each edge."""
 
 
 @dataclass(frozen=True)
 class GivenEdges:
-    """Edges and negatives of a file, int64 [n, 2] each, by the names of the arrays."""
+    """Edges and negatives of a file by the names of the arrays, int64 [n, 2] each.
+
+    `valid_target_neg` and `test_target_neg` are [n, k]: for each edge other targets of its source.
+    """
 
     path: Path
     arrays: dict[str, NDArray[np.int64]] = field(repr=False)
 
     @classmethod
     def read(cls, path: Path, nodes: int) -> GivenEdges:
-        """Reads and checks an `.npz` for a graph of so many nodes.
+        """Reads and checks an `.npz`, or a folder of OGB's, for a graph of so many nodes.
 
         Errors: `NotFoundError`; `CorruptError` for a file that cannot be read; `InvalidError` for
         an array of another name, type or shape, a node out of range, an edge in two parts.
         """
-        arrays = {name: _pairs(path, name, array, nodes) for name, array in _members(path)}
-        known = (*PARTS, *(f"{part}_neg" for part in HELD_OUT))
+        read = _of_folder(path) if path.is_dir() else _members(path)
+        arrays = {name: _checked(path, name, array, nodes) for name, array in read}
+        known = (*PARTS, *(f"{part}{kind}" for part in HELD_OUT for kind in _KINDS))
         if not any(part in arrays for part in HELD_OUT):
             raise InvalidError(
                 f"edges `{path}`: expected an array `valid` or `test`, found "
@@ -49,9 +57,13 @@ class GivenEdges:
                 raise InvalidError(
                     f"edges `{path}`: unknown array `{name}`\nhint: known: {', '.join(known)}"
                 )
-            if name.endswith("_neg") and name.removesuffix("_neg") not in arrays:
+            part = name.partition("_")[0]
+            if part not in arrays:
+                raise InvalidError(f"edges `{path}`: `{name}` without `{part}`")
+            if name.endswith(_OWN) and len(arrays[name]) != len(arrays[part]):
                 raise InvalidError(
-                    f"edges `{path}`: `{name}` without `{name.removesuffix('_neg')}`"
+                    f"edges `{path}`: array `{name}`: expected a row for each of the "
+                    f"{len(arrays[part]):,} edges in `{part}`, found {len(arrays[name]):,}"
                 )
         given = cls(path, arrays)
         given._require_disjoint(nodes)
@@ -131,6 +143,48 @@ def _members(path: Path) -> list[tuple[str, NDArray[Any]]]:
             return [(name, archive[name]) for name in archive.files]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CorruptError(f"edges `{path}`: expected an `.npz` of arrays: {error}") from error
+
+
+def _of_folder(path: Path) -> list[tuple[str, NDArray[Any]]]:
+    """The arrays of `train.pt`, `valid.pt` and `test.pt`, as OGB has them in `split/NAME`."""
+    found: list[tuple[str, NDArray[Any]]] = []
+    for part in PARTS:
+        if not (file := path / f"{part}.pt").exists():
+            continue
+        read = read_torch(file)
+        if not isinstance(read, dict):
+            raise InvalidError(f"edges `{file}`: expected arrays by name")
+        if "edge" in read:
+            found.append((part, np.asarray(read["edge"])))
+        elif {"source_node", "target_node"} <= read.keys():
+            found.append((part, np.stack([read["source_node"], read["target_node"]], axis=1)))
+        else:
+            raise InvalidError(
+                f"edges `{file}`: expected `edge`, or `source_node` and `target_node`, found "
+                f"{', '.join(f'`{name}`' for name in read) or 'none'}"
+            )
+        negatives = (("edge_neg", "_neg"), ("target_node_neg", _OWN))
+        found += [(f"{part}{kind}", read[name]) for name, kind in negatives if name in read]
+    return found
+
+
+def _checked(path: Path, name: str, array: NDArray[Any], nodes: int) -> NDArray[np.int64]:
+    if not name.endswith(_OWN):
+        return _pairs(path, name, array, nodes)
+    what = f"edges `{path}`: array `{name}`"
+    if array.ndim != 2 or array.dtype.kind not in "iu" or not array.size:
+        raise InvalidError(
+            f"{what}: expected targets for each edge, integers [n, k], found {array.dtype} "
+            f"{list(array.shape)}"
+        )
+    wrong = np.flatnonzero(((array < 0) | (array >= nodes)).any(axis=1))
+    if len(wrong):
+        row = array[wrong[0]]
+        raise InvalidError(
+            f"{what}: row {wrong[0]}: found node {row[(row < 0) | (row >= nodes)][0]}, expected 0 "
+            f"to {nodes - 1}"
+        )
+    return array.astype(np.int64, copy=False)
 
 
 def _pairs(path: Path, name: str, array: NDArray[Any], nodes: int) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from outercore.storage import device_errors
 from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Inference, evaluating
 from outercore.training.links.data import LinkData
-from outercore.training.links.metrics import LinkScores, least_negatives
+from outercore.training.links.metrics import LinkScores, OwnNegatives, least_negatives
 from outercore.training.links.model import LinkModel
 from outercore.training.scoring import validates_fully
 
@@ -29,6 +29,14 @@ TABLE = "table.npy"
 
 PairScores: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Scores float32 [n] of pairs of nodes int64 [n, 2]."""
+
+
+def _require_ranked(metric: LinkMetric, part: str) -> None:
+    if metric == "average_precision":
+        raise InvalidError(
+            f"metric `{metric}`: part `{part}` has negatives of its own for each edge, and no "
+            "threshold for all\nhint: choose `mrr` by `--metric`"
+        )
 
 
 class LinkScoring:
@@ -52,6 +60,9 @@ class LinkScoring:
         self._data, self._config, self._model, self._metric = data, config, model, metric
         self._inference, self._scratch, self._device = inference, scratch, device
         for part in data.parts:
+            if data.part(part).targets is not None:
+                _require_ranked(metric, part)
+                continue
             found = len(data.part(part).negatives)
             if found < least_negatives(metric):
                 raise InvalidError(
@@ -83,8 +94,21 @@ class LinkScoring:
         """
         pairs = self._data.part(part)
         nodes = np.unique(np.concatenate([pairs.edges.ravel(), pairs.negatives.ravel()]))
+        if pairs.targets is None:
+            with self.embedded(nodes, sampled=sampled) as scored:
+                return LinkScores(self._metric, scored(pairs.edges), scored(pairs.negatives))
+        count = pairs.targets.shape[1]
+        some_edges = max(1, _PAIRS // count)
+        for first in range(0, len(pairs.targets), some_edges):
+            nodes = np.union1d(nodes, pairs.targets[first : first + some_edges])
         with self.embedded(nodes, sampled=sampled) as scored:
-            return LinkScores(self._metric, scored(pairs.edges), scored(pairs.negatives))
+            found = OwnNegatives(self._metric, scored(pairs.edges))
+            for first in range(0, len(pairs.targets), some_edges):
+                targets = np.asarray(pairs.targets[first : first + some_edges])
+                sources = pairs.edges[first : first + some_edges, :1].repeat(count, axis=1)
+                made = np.stack([sources, targets], axis=-1).reshape(-1, 2)
+                found.add(scored(made).reshape(-1, count))
+        return found
 
     @contextmanager
     def embedded(self, nodes: NDArray[np.int64], *, sampled: bool = False) -> Iterator[PairScores]:

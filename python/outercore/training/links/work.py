@@ -127,12 +127,12 @@ class LinkWork:
 
     def facts(self) -> dict[str, Any]:
         """How many edges are trained on, pass messages, and are held out."""
-        parts = {part: self.links.part(part) for part in self.links.parts}
+        sizes = {part: self.links.sizes(part) for part in self.links.parts}
         links = {
             "train": len(self.links.train()),
             "message_passing_arcs": self.links.graph.num_edges,
-            **{part: len(pairs.edges) for part, pairs in parts.items()},
-            **{f"{part}_neg": len(pairs.negatives) for part, pairs in parts.items()},
+            **{part: edges for part, (edges, _) in sizes.items()},
+            **{f"{part}_neg": negatives for part, (_, negatives) in sizes.items()},
         }
         return {"links": links}
 

@@ -144,6 +144,7 @@ impl Csc {
         let mut offsets = VerifiedReader::open(self.offsets.clone())?;
         offsets.skip_to(columns.start, &mut |_, _| Ok(()))?;
         let mut before = self.source.arcs().start;
+        let last = self.source.arcs().end;
         let mut row = columns.start;
         // Where the next edge type ends, and after how many arcs.
         let mut ends = self.source.parts().iter().map(|part| (part.columns.end, part.arcs.end));
@@ -152,6 +153,14 @@ impl Csc {
             let part = buffer.len().min((columns.end + 1 - row) as usize);
             offsets.read(bytemuck::cast_slice_mut(&mut buffer[..part]))?;
             for &offset in &buffer[..part] {
+                if offset > last {
+                    // Damage, which must not be taken for a node with too many arcs.
+                    let text = match row == columns.end {
+                        true => format!("the last is {offset}, expected {last}"),
+                        false => format!("row {row}: {offset}, expected at most {last}"),
+                    };
+                    return Err(corrupt(text));
+                }
                 let degree = offset
                     .checked_sub(before)
                     .ok_or_else(|| corrupt(format!("row {row}: {offset} after {before}")))?;

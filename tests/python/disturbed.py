@@ -1,0 +1,379 @@
+"""A command whose process is killed, whose disk is full, or whose files have a flipped bit.
+
+`kill_and_fill` and `flip_bits` hold for every command; `disturbed_cases.py` has the commands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import load_file
+
+import loops
+import outercore as oc
+from loops import Change, Commands, Ended, Fault
+from outercore import _native
+from outercore.errors import OutercoreError
+
+Result = Callable[[Path], Any]
+"""What a command has left in the directory; `None` where that is nothing."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, what comes of it, and what it may change of what was there before."""
+
+    name: str
+    command: str
+    result: Result
+    changes: tuple[str, ...] = ()
+    world: str = "plain"
+    """The directory that it runs in, which `disturbed_cases.WORLDS` makes."""
+    is_several: bool = False
+    """Whether the result is several files."""
+    is_run: bool = False
+    """Whether it has a state to resume from, which is neither the old result nor the new one."""
+    steps: int = 0
+    """Steps that take effect one by one. The command takes their number as its last word, and tells
+    of each that will last."""
+
+    def words(self) -> list[str]:
+        return shlex.split(self.command)
+
+
+class World:
+    """A directory that is made once, and anew for each command: runs remember whole paths."""
+
+    def __init__(self, make: Callable[[Path], None], mine: list[str], home: Path) -> None:
+        self.place, self.kept = home / "place", home / "kept"
+        self.place.mkdir()
+        make(self.place)
+        for name in mine:
+            file = self.place / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"mine: {name}\n")
+        self.place.rename(self.kept)
+
+    def fresh(self) -> Path:
+        """The directory as it was made."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.copytree(self.kept, self.place, symlinks=True)
+        return self.place
+
+
+def arrays(name: str, *, grids: bool = False) -> Result:
+    """The arrays of a data set with the updates in its log, without the grid or `grids` alone.
+
+    Looking at them writes the log into the arrays, so it is done with a copy.
+    """
+
+    def read(root: Path) -> Any:
+        copy = root.with_name("looked-at")
+        shutil.rmtree(copy, ignore_errors=True)
+        if not (root / name / "graph.json").exists():
+            return None
+        shutil.copytree(root / name, copy, symlinks=True)
+        try:
+            found = oc.open(copy).manifest["arrays"].items()
+        except OutercoreError:
+            return None
+        return {k: one["checksum"] for k, one in found if k.startswith("grid/") == grids}
+
+    read.data_set = name  # type: ignore[attr-defined]
+    return read
+
+
+def content(*names: str) -> Result:
+    """The bytes of files."""
+
+    def read(root: Path) -> Any:
+        files = [root / name for name in names]
+        return [file.read_bytes() for file in files] if all(map(Path.exists, files)) else None
+
+    return read
+
+
+def several(*results: Result) -> Result:
+    """One result after the other."""
+
+    def read(root: Path) -> Any:
+        return [result(root) for result in results]
+
+    names = [getattr(result, "data_set", None) for result in results]
+    read.data_set = next(filter(None, names), None)  # type: ignore[attr-defined]
+    return read
+
+
+def trained(root: Path) -> Any:
+    """The best model and the last checkpoint of a training that has come to its end."""
+    if not is_finished(root / "run"):
+        return None
+    last = (root / "run/checkpoints/latest").read_text().strip()
+    places = ("model/model.safetensors", f"checkpoints/{last}/tensors.safetensors")
+    # Not the bytes of the files, in which the order of what describes them varies.
+    found = [load_file(root / "run" / place) for place in places]
+    return [{name: one.tobytes() for name, one in tensors.items()} for tensors in found]
+
+
+def vectors(root: Path) -> Any:
+    """The tables of an embedding that has come to its end."""
+    if not is_finished(root / "run"):
+        return None
+    return content("run/entities.npy", "run/relations.npy")(root)
+
+
+def is_finished(run: Path) -> bool:
+    record = run / "record.json"
+    return record.exists() and json.loads(record.read_text())["status"] == "finished"
+
+
+def files(root: Path) -> dict[str, bytes]:
+    found = (path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+
+def spread(count: int, rounds: int) -> list[int]:
+    """`rounds` numbers below `count`, evenly; all of them where there are no more."""
+    if rounds >= count:
+        return list(range(count))
+    return [(2 * place + 1) * count // (2 * rounds) for place in range(rounds)]
+
+
+def problems(data_set: Path) -> list[str]:
+    """What a check of a data set finds; its arrays are looked at as they are."""
+    try:
+        return [str(one) for one in _native.check(data_set, None)["problems"]]
+    except OutercoreError as error:
+        return [str(error)]
+
+
+def is_told_well(ended: Ended, where: object) -> None:
+    """One clear error for the user, who has to do something."""
+    assert ended.status == 1, (where, ended)
+    assert ended.err.count("error: ") == 1, (where, ended.err)
+    assert "Traceback" not in ended.err, (where, ended.err)
+
+
+def way_out(command: list[str], said: str) -> list[str]:
+    """What to do next, as the hint says."""
+    hint = said.partition("hint: ")[2]
+    assert hint, said
+    named = re.search(r"`outercore ([^`]*)`", hint)
+    if named and "..." not in named[1]:
+        return shlex.split(named[1])
+    for option in ("--resume", "--overwrite"):
+        if option in hint and option not in command:
+            return [*command, option]
+    assert "run the same command again" in hint or "run the command again" in hint, said
+    return command
+
+
+class Disturbance:
+    """A command in its world, and what it leaves where nothing goes wrong."""
+
+    def __init__(self, commands: Commands, world: World, case: Case) -> None:
+        self.commands, self.world, self.case = commands, world, case
+        self.before = files(world.kept)
+        work = world.fresh()
+        ended = commands.run(case.words(), work)
+        assert ended.status == 0, ended.err
+        self.old, self.new = case.result(world.kept), case.result(work)
+        self.changes: list[Change] = ended.changes
+        self.names = left_names(work)
+        assert self.new is not None
+        assert self.new != self.old
+        self._stages: list[Any] = []
+
+    def kill_and_fill(self, kills: int, full: int) -> Counter[str]:
+        """Runs the command with a fault at several moments, and takes the way out after each."""
+        count = len(self.changes)
+        moments = [Fault("kill", at) for at in spread(count, kills)]
+        moments += [Fault("full", at) for at in spread(count, full)]
+        return Counter(self.with_fault(fault) for fault in moments)
+
+    def with_fault(self, fault: Fault) -> str:
+        """Runs the command with this fault, and says what it left."""
+        work = self.world.fresh()
+        where = (self.case.name, fault, self.changes[fault.at])
+        ended = self.commands.run(self.case.words(), work, fault)
+        state = self._judged(ended, work, where)
+        self._finish(ended, work, where)
+        assert self.case.result(work) == self.new, where
+        self._sound(work, where)
+        left, expected = left_names(work), self.names
+        assert left == expected, (where, sorted(set(left) ^ set(expected)))
+        self._kept(work, where)
+        return f"{fault.kind}: {state}"
+
+    def _judged(self, ended: Ended, work: Path, where: object) -> str:
+        """Whether there is the old result or the new one; that nothing else has changed."""
+        self._kept(work, where)
+        if ended.status not in (-9, 0):
+            is_told_well(ended, where)
+            assert "o space left" in ended.err, where
+            left = [name for name in files(work) if re.search(r"\.(partial|tmp)$", name)]
+            assert not left, (where, left)
+        self._sound(work, where)
+        found = self.case.result(work)
+        assert ended.status != 0 or found == self.new, (where, "it ended well without its result")
+        if self.case.is_run and found is None and (work / "run").exists():
+            return "resumable"
+        if self.case.is_several and found not in (self.old, self.new):
+            # They come one after the other, each of them whole.
+            each = zip(found, zip(self.old, self.new, strict=True), strict=True)
+            assert all(one in both for one, both in each), where
+            return "one of each"
+        if self.case.steps:
+            # What was told of lasts; the next step may, too.
+            least = ended.out.count("acknowledged")
+            assert found in self._stage_results()[least : least + 2], where
+            return f"step {least} or the next one"
+        assert found in (self.old, self.new), where
+        return "old" if found == self.old else "new"
+
+    def _stage_results(self) -> list[Any]:
+        """What there is after the first step, the second one, and so on."""
+        while len(self._stages) <= self.case.steps:
+            kept = self.world.kept.with_name("stage")
+            shutil.rmtree(kept, ignore_errors=True)
+            if self.world.place.exists():
+                self.world.place.rename(kept)
+            work = self.world.fresh()
+            command = [*self.case.words(), str(len(self._stages))]
+            assert self.commands.run(command, work).status == 0
+            self._stages.append(self.case.result(work))
+            shutil.rmtree(work)
+            if kept.exists():
+                kept.rename(self.world.place)
+        return self._stages
+
+    def _sound(self, work: Path, where: object) -> None:
+        name = getattr(self.case.result, "data_set", None)
+        if name and (work / name / "graph.json").exists():
+            assert problems(work / name) == [], where
+
+    def _kept(self, work: Path, where: object) -> None:
+        """The user's own files, and all else that the command has no business with."""
+        now = files(work)
+        for name, data in self.before.items():
+            if data.startswith(b"mine: ") or not name.startswith(self.case.changes):
+                assert now.get(name) == data, (where, name)
+
+    def _finish(self, ended: Ended, work: Path, where: object) -> None:
+        """Takes the way out until the command has ended well."""
+        command = self.case.words()
+        for _ in range(3):
+            if ended.status == 0:
+                return
+            if ended.status > 0:
+                command = way_out(command, ended.err)
+            ended = self.commands.run(command, work)
+            if ended.status != 0:
+                is_told_well(ended, (where, command))
+        assert ended.status == 0, (where, command, ended.err)
+
+    def flip_bits(self, bits: int, most: int | None) -> Counter[str]:
+        """Flips so many bits of each file that the command may read, one at a time, `most` in all.
+
+        Reading a data set verifies few checksums: `check` does (format, section 7). What is read of
+        anything else is verified.
+        """
+        places = [
+            (name, bit) for name in self.read for bit in bits_of(self.world.kept / name, bits)
+        ]
+        assert places
+        # Commands that read the same files begin at different ones.
+        start = zlib.crc32(self.case.name.encode())
+        chosen = [(start + place) % len(places) for place in spread(len(places), most or 1 << 30)]
+        return Counter(self.with_flip(*places[place]) for place in chosen)
+
+    def with_flip(self, name: str, bit: int) -> str:
+        """Flips a bit of a file, runs the command, and says what came of it."""
+        work = self.world.fresh()
+        loops.flip(work / name, bit)
+        damaged = (work / name).read_bytes()
+        ended = self.commands.run(self.case.words(), work)
+        return self._judged_flip(ended, work, name, damaged, (self.case.name, name, bit))
+
+    @property
+    def read(self) -> list[str]:
+        """Files that the command may read and that carry a checksum, or belong to what does."""
+        return [name for name in stored(self.world.kept) if self._may_read(name)]
+
+    def _may_read(self, name: str) -> bool:
+        return name.partition("/")[0] in " ".join(self.case.words()).replace("/", " ").split()
+
+    def _judged_flip(
+        self, ended: Ended, work: Path, name: str, damaged: bytes, where: object
+    ) -> str:
+        # Runs have data sets in them.
+        homes = [
+            work / home for home in Path(name).parents if (work / home / "graph.json").exists()
+        ]
+        data_set = homes[0] if homes else work
+        if ended.status != 0:
+            is_told_well(ended, where)
+            assert names_the_place(ended.err, name), (where, ended.err)
+            assert "hint: " in ended.err, (where, ended.err)
+            now, changes = files(work), self.case.changes
+            for other, data in self.before.items():
+                is_manifest = other.endswith("graph.json") and not self.case.steps
+                if is_manifest or not other.startswith(changes):
+                    expected = damaged if other == name else data
+                    assert now.get(other) == expected, (where, other, ended.err)
+            return "refused"
+        if self.case.result(work) == self.new:
+            return "harmless"
+        assert homes, (where, "the result is another one")
+        assert problems(data_set), (where, "the result is another one, and a check finds nothing")
+        made = getattr(self.case.result, "data_set", None)
+        assert made is None or problems(work / made), (where, "a check of the result finds nothing")
+        return "found by check"
+
+
+def stored(root: Path) -> list[str]:
+    """Files of data sets and of what was made of them; not inputs, the user's own files, locks."""
+    named = ("graph.json", "record.json", "embedding.json", "model.json")
+    places = {path.relative_to(root).parts[0] for name in named for path in root.glob(f"*/{name}")}
+    found = []
+    for name, data in files(root).items():
+        first, _, rest = name.partition("/")
+        is_ours = rest and first in places and not data.startswith(b"mine: ")
+        if is_ours and data and not rest.startswith("tensorboard/"):
+            found.append(name)
+    return sorted(found)
+
+
+def bits_of(file: Path, count: int) -> list[int]:
+    """Bits of a file to flip: among the data of an array, everywhere in another file."""
+    size = file.stat().st_size
+    start = 4096 if file.suffix == ".npy" and size > 4096 else 0
+    # Odd ones of bytes, and another one of eight each time.
+    return [8 * (start + place) + place % 8 for place in spread(size - start, count)]
+
+
+def names_the_place(said: str, name: str) -> bool:
+    """Whether an error names the file, its array, or what the file belongs to."""
+    place = Path(name)
+    key = re.sub(r"\.\d+$", "", str(place.with_suffix("")).partition("/")[2])
+    return any(one in said for one in (place.name, f"`{key}`", f"{place.parts[0]}`"))
+
+
+def left_names(root: Path) -> list[str]:
+    """The files of a command that has ended, but for records and scalars."""
+    for note in root.rglob(".change.json"):
+        # The commit stood when the command was killed: the next writer ends the clean-up.
+        _native.remove_layouts(note.parent, "nodes/none/none")
+    # Numbers of checkpoints, and those of arrays that replaced others, may be other ones.
+    varies = r"/\d{6}/|\.\d+(?=\.npy$)|(?<=/\.generations/)xxh3-\w+"
+    found = [re.sub(varies, "", name) for name in files(root)]
+    return sorted(name for name in found if not re.search(r"^runs/|/tensorboard/", name))
