@@ -296,7 +296,7 @@ def require_type_name(option: str, name: str) -> None:
 def refuse_keys(option: str, file: str, nodes: NodeTable, reading: Reading) -> None:
     """Errors: `InvalidError` for a table with a column of keys, whose rows may be in another order
     than those of the table of nodes."""
-    spec = FileSpec.parse(file)
+    spec = FileSpec.parse(file, may_leave_out=True)
     if not nodes.key or suffix_of(spec.path) in _ARRAYS:
         return
     table = open_node_table(spec, reading)
