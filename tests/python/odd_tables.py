@@ -470,6 +470,10 @@ def typed(draw: random.Random, world: World, home: Path) -> Import:
     key = draw.choice(["id", "user", "key"])
     nodes = node_table(draw, world, key)
     rows = split_parts(draw, nodes, world, Writing.of(draw, header=True), home / "nodes")
+    if rows[0].suffix == ".parquet" and len(rows) > 1:
+        # Parquet files of one table lie in a directory.
+        (home / "parts").mkdir()
+        rows = [path.rename(home / "parts" / path.name).parent for path in rows][:1]
     arguments = ["import"]
     for path in rows:
         arguments += ["--nodes", f"user={path}:{key}"]
