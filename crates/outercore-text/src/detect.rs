@@ -20,7 +20,7 @@ use crate::stated::stated;
 use crate::words::Names;
 use crate::{dimacs, market, ntriples};
 
-use lines::{ascends, empty_rows_above, is_above_numbers, is_spreadsheet_error, kinds, repeated};
+use lines::{ascends, empty_rows_above, is_above_keys, is_spreadsheet_error, kinds, repeated};
 
 pub use options::{Convention, Purpose, TextOptions};
 
@@ -396,7 +396,7 @@ impl Detection<'_> {
             })
             .collect();
         let mut seen = vec![Seen::default(); count];
-        let is_one = count == 1 && !is_above_numbers(data[0], &data[1..]);
+        let is_one = count == 1 && !is_above_keys(data[0], &data[1..]);
         let others =
             data[1..].iter().filter(|line| is_one || bare(line.text) != bare(data[0].text));
         for line in others {

@@ -47,7 +47,7 @@ impl Alike {
 
 /// How keys such as `user_17` or `9f86d081` look: numbers in them, or all their hexadecimal digits,
 /// are the same to us. Nothing for what has no digit.
-fn look(key: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn look(key: &[u8]) -> Option<Vec<u8>> {
     if !key.iter().any(u8::is_ascii_digit) {
         return None;
     }
@@ -72,6 +72,13 @@ impl Seen {
         if kind != Kind::Empty {
             self.alike = std::mem::take(&mut self.alike).with(without_quotes(field));
         }
+    }
+
+    /// Whether `field` has digits and looks as all others do, like a date above dates.
+    fn goes_on(&self, field: &[u8]) -> bool {
+        let look = look(field);
+        self.kind == Kind::Text
+            && look.is_some_and(|look| matches!(&self.alike, Alike::All(all) if *all == look))
     }
 
     /// Whether `word` is none of the keys below it, which all look alike.
@@ -150,6 +157,12 @@ pub(crate) fn judge(
         return Verdict::Unclear(
             "has names in some columns and numbers in others, where all other lines have numbers"
                 .to_owned(),
+        );
+    }
+    let goes_on = |(field, seen): (&First, &Seen)| seen.goes_on(without_quotes(&field.text));
+    if named && first.iter().zip(seen).any(goes_on) {
+        return Verdict::Unclear(
+            "has a name above numbers, and in another column what all other lines have".to_owned(),
         );
     }
     if named {
@@ -284,6 +297,7 @@ mod tests {
             (&["0,1", "4,2", "0,7"][..], Edges),
             (&["5,3", "u,v", "a,b"], Edges),
             (&["name,1", "0,1"], Edges),
+            (&["ann,bob,2019-07-18", "bob,7,2005-09-01", "id,7,2024-05-09"], Edges),
             (&["u,v", "alice,bob"], Edges),
             (&["0", "3", "1"], Table),
             (&["name", "alice", "name"], Table),

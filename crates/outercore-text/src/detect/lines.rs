@@ -2,7 +2,7 @@
 
 use crate::dialect::{Dialect, Position, bare};
 use crate::fields::{Fields, without_quotes};
-use crate::header::{Words, are_names};
+use crate::header::{Words, are_names, look};
 use crate::kind::Kind;
 use crate::notation::Separator;
 use crate::sample::{Line, Sample};
@@ -26,21 +26,29 @@ pub(super) fn ascends(data: &[Line<'_>], dialect: &Dialect) -> bool {
 }
 
 /// The text of a header, where a line with the same text further down cannot be data: it names
-/// several columns, or one of numbers.
+/// several columns, or one of numbers or of keys that look alike.
 pub(super) fn repeated(header: Line<'_>, below: &[Line<'_>], dialect: &Dialect) -> Option<String> {
     let mut fields = Fields::default();
     let found = fields.cut(header.text, dialect).ok()?;
     let is_name = |place| Kind::of(without_quotes(fields.get(header.text, place))) == Kind::Text;
-    let is_apart = found > 1 || is_above_numbers(header, below);
+    let is_apart = found > 1 || is_above_keys(header, below);
     let has_names = is_apart && (0..found).any(is_name);
     has_names.then(|| String::from_utf8(bare(header.text).to_vec()).ok()).flatten()
 }
 
-/// Whether all lines `below` a line of one field hold numbers, but for those that repeat it.
-pub(super) fn is_above_numbers(header: Line<'_>, below: &[Line<'_>]) -> bool {
-    let mut others = below.iter().filter(|line| bare(line.text) != bare(header.text)).peekable();
-    others.peek().is_some()
-        && others.all(|line| Kind::of(without_quotes(bare(line.text))).is_numeric())
+/// Whether all lines `below` a line of one field hold numbers, or keys that look alike and unlike
+/// it, but for those that repeat it.
+pub(super) fn is_above_keys(header: Line<'_>, below: &[Line<'_>]) -> bool {
+    let field = |line: &Line<'_>| without_quotes(bare(line.text)).to_vec();
+    let word = field(&header);
+    let others: Vec<_> = below.iter().map(field).filter(|other| *other != word).collect();
+    let are_numbers = || others.iter().all(|other| Kind::of(other).is_numeric());
+    let are_alike = || match look(&others[0]) {
+        Some(first) => others.iter().all(|other| look(other).as_ref() == Some(&first)),
+        None => false,
+    };
+    let is_unlike = look(&word).is_none() && Kind::of(&word) == Kind::Text;
+    !others.is_empty() && is_unlike && (are_numbers() || others.len() > 1 && are_alike())
 }
 
 /// Where blank lines directly above the `first` row begin, if they may be rows without values.
