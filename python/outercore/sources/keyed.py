@@ -131,7 +131,9 @@ class KeyedRows:
             if self.absent is None:
                 hint = "give every node a row"
                 hint += ", or a value: `--fill 0` or `--fill nan`" if self.can_fill else ""
-                if [*absent + first] == [0] and self.ids.called(absent) == [0]:
+                # The edges of a data set that is there are read from 0 already.
+                is_open = self.nodes is None
+                if is_open and [*absent + first] == [0] and self.ids.called(absent) == [0]:
                     hint = "if ids start at 1: `--one-based`; else give every node a row"
                 raise InvalidError(
                     f"`{self.table.path}`: column `{self.key}` has no row for "
