@@ -140,8 +140,7 @@ class LinkNeighborLoader(NeighborLoader):
         self._link_batch, self._drop_last = own["batch_size"], own["drop_last"]
         self._link_rank, self._link_world = rank, world_size
         self._excludes_links = exclude_seed_edges
-        if time_attr is not None:
-            require_times(graph, time_attr)
+        require_times(graph, time_attr)
         self._links = LinkSeeds(
             graph,
             self._edge_type,

@@ -76,8 +76,8 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
         found["weights"] = edge_name(graph, weight_attr)
         if found["weights"] is None:
             raise _no_array(graph, "weight_attr", weight_attr)
+    require_times(graph, time_attr)
     if time_attr is not None:
-        require_times(graph, time_attr)
         found["edge_times"] = edge_name(graph, time_attr)
         found["node_times"] = time_attr if _has(graph, "nodes", time_attr) else None
         if found["edge_times"] is None and found["node_times"] is None:
@@ -87,8 +87,10 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
     return found
 
 
-def require_times(graph: Graph, name: str) -> None:
+def require_times(graph: Graph, name: str | None) -> None:
     """Errors: `InvalidError` for an array of this name that is not one whole number a row."""
+    if name is None:
+        return
     called = {name, name.removeprefix(_EDGE)}
     for key, entry in graph.arrays.items():
         of, _, rest = key.partition("/")

@@ -290,9 +290,9 @@ def test_a_directory_that_is_something_else_is_told_by_what_it_is(
         ("evaluate other", "no `model.json` there", f"a run directory of {train}`"),
         ("train --resume nowhere", "no such directory", f"the directory that {train}` printed"),
         ("train --resume papers", "this is a data set", f"the directory that {train}` printed"),
-        ("train --resume rows", f"this is a run of {embed}`", f"{embed} --resume rows` goes on"),
+        ("train --resume rows", f"this is a run of {embed}`", f"{embed} --resume rows` resumes it"),
         ("train --resume other", "no `config.json`", f"the directory that {train}` printed"),
-        ("embed --resume network", f"a run of {train}`", f"{train} --resume network` goes on"),
+        ("embed --resume network", f"a run of {train}`", f"{train} --resume network` resumes it"),
         ("embed --resume papers", "this is a data set", f"the directory that {embed}` printed"),
     ]:
         code, out, err = outcome(*arguments.split())

@@ -218,12 +218,7 @@ def table_rows(
 
     Errors: `InvalidError` for a column that may say another order.
     """
-    first_id = int(reading.text.one_based)
-    left_out: list[str] = []
-    if not reading.is_in_order:
-        columns, left_out = without_counting(
-            spec, table, columns, first_id, reading.rows_of, takes_key=reading.takes_key
-        )
+    columns, left_out = _without_counting(spec, table, columns, reading)
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
@@ -290,6 +285,18 @@ def table_rows(
         typed=not hasattr(table, "file"),
         times=times,
         padded=padded_in(table, None if reading.ids else columns.key),
+    )
+
+
+def _without_counting(
+    spec: FileSpec, table: Table, columns: NodeColumns, reading: Reading
+) -> tuple[NodeColumns, list[str]]:
+    """As `without_counting`, unless the rows are known to be in order."""
+    if reading.is_in_order:
+        return columns, []
+    first_id = int(reading.text.one_based)
+    return without_counting(
+        spec, table, columns, first_id, reading.rows_of, takes_key=reading.takes_key
     )
 
 
