@@ -152,12 +152,9 @@ pub(crate) fn judge(
     let named = pairs().any(|(kind, seen)| {
         *kind == Kind::Text && (seen.kind.is_numeric() || seen.kind == Kind::Boolean)
     });
-    let data = pairs().any(|(kind, seen)| kind.is_numeric() && seen.kind.is_numeric());
+    let data = pairs().any(|(kind, seen)| kind.is_numeric() && seen.kind != Kind::Empty);
     if named && data {
-        return Verdict::Unclear(
-            "has names in some columns and numbers in others, where all other lines have numbers"
-                .to_owned(),
-        );
+        return Verdict::Unclear("has names in some columns and numbers in others".to_owned());
     }
     let goes_on = |(field, seen): (&First, &Seen)| seen.goes_on(without_quotes(&field.text));
     if named && first.iter().zip(seen).any(goes_on) {
@@ -297,6 +294,7 @@ mod tests {
             (&["0,1", "4,2", "0,7"][..], Edges),
             (&["5,3", "u,v", "a,b"], Edges),
             (&["name,1", "0,1"], Edges),
+            (&["ann,likes,7", "true,knows,ann"], Triples),
             (&["ann,bob,2019-07-18", "bob,7,2005-09-01", "id,7,2024-05-09"], Edges),
             (&["u,v", "alice,bob"], Edges),
             (&["0", "3", "1"], Table),
