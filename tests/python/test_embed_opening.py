@@ -77,6 +77,9 @@ def test_where_training_triples_have_another_name_nothing_says_what_was_seen(
 
 
 def test_a_run_without_an_embedding_is_told_from_one_with(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"no `embedding\.json` there\nhint: give the run"):
+        Embedding.open(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
     with pytest.raises(NotFoundError, match=r"no `embedding\.json` there\nhint: .*--resume"):
         Embedding.open(tmp_path)
 

@@ -167,10 +167,11 @@ def test_types_are_shown_after_an_import_and_by_info(outcome: Any) -> None:
     assert "nodes/paper/x" not in shown[0]
 
 
-def test_dates_as_text_are_left_out_with_a_note(outcome: Any) -> None:
+def test_words_are_left_out_with_a_note_and_dates_are_an_array(outcome: Any) -> None:
     code, _, told = outcome("import", *NODES, "--edges", f"{WRITES}=writes.csv", "--out", "mag")
     assert code == 0, told
-    assert "columns of `paper` without numbers are left out: `venue`, `day`" in told
+    assert "columns of `paper` without numbers are left out: `venue`\n" in told
+    assert "nodes/paper/day" in oc.open("mag").arrays
 
 
 def test_timestamps_become_an_array_of_their_own(outcome: Any) -> None:

@@ -164,7 +164,6 @@ def test_a_job_that_could_never_run_is_refused_and_the_others_run(
     wanted = [
         request(data_set, "wcc --memory 2GiB", "large"),
         request(data_set, "wcc --threads 3", "wide"),
-        request(data_set, "bfs --source 50000", "wrong"),
         request(tmp_path / "nowhere", "wcc", "absent"),
         request(data_set, "wcc", "right"),
     ]
@@ -172,11 +171,15 @@ def test_a_job_that_could_never_run_is_refused_and_the_others_run(
     assert {state.name: state.error for state in states} == {
         "large": "takes 2.1 GiB of memory, expected 1.0 GiB at most",
         "wide": "3 threads, expected 2 at most, the cores",
-        "wrong": "bfs: source 50000, the graph has 50000 nodes (0 to 49999)",
         "absent": f"data set `{tmp_path / 'nowhere'}`: no such directory",
         "right": None,
     }
     assert statuses(states)["right"] == "done"
+
+
+def test_a_job_with_a_node_that_is_not_there_is_refused_when_it_is_read(data_set: Path) -> None:
+    with pytest.raises(InvalidError, match="--source: node `50000`: the graph has 50,000 nodes"):
+        request(data_set, "bfs --source 50000", "wrong")
 
 
 def test_a_turning_point_beyond_all_memory_is_refused(data_set: Path, tmp_path: Path) -> None:

@@ -204,10 +204,10 @@ def test_options_of_algorithms_are_checked_before_the_core_reads_them(graph: oc.
             "pagerank: max_iterations: expected 0 to 4294967295",
         ),
         (lambda: oc.bfs(graph, source=0.5), "bfs: source: expected node ids, found 0.5"),
-        (lambda: oc.closeness(graph, nodes=["a"]), "found .'a'.; the nodes of this graph have no"),
+        (lambda: oc.closeness(graph, nodes=["a"]), "node `a`: the nodes have no names"),
         (
             lambda: oc.pagerank(graph, personalization={"a": 1.0}),
-            "personalization: expected node ids",
+            "node `a`: the nodes have no names",
         ),
         (
             lambda: oc.NeighborLoader(graph, [2], ["a"]),

@@ -31,7 +31,7 @@ FILES = {
         ("roles.csv", ["--ids", "dictionary"], ["--header", "--no-header"]),
         ("marked.csv", ["--ids", "dictionary"], ["--comment '#'", "--comment ''"]),
         ("named.csv", [], ["--ids dictionary"]),
-        ("sums.csv", ["--ids", "dictionary"], ["--separator"]),
+        ("sums.csv", ["--ids", "dictionary"], ["--separator", "--separator"]),
     ],
 )
 def test_each_reading_that_a_refusal_offers_is_a_command_that_works(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from outercore.config.sizes import as_option
@@ -222,7 +224,7 @@ def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> 
     for option in _OPTION.finditer(part):
         if option[1] not in options:
             return False
-        if option[0] == "`--ids dictionary`" and any(map(_is_numbered, arguments)):
+        if option[0] == "`--ids dictionary`" and _are_numbered(arguments):
             return False
         if option[1] == "--triples" and any(
             word.startswith("--") and word.partition("=")[0] not in _TRIPLES for word in arguments
@@ -235,9 +237,20 @@ def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> 
     return True
 
 
-def _is_numbered(argument: str) -> bool:
-    """Whether an argument names a file whose format numbers the nodes."""
-    return argument.partition(":")[0].endswith((".npy", ".npz", ".mtx", ".gr", ".dimacs"))
+def _are_numbered(arguments: Sequence[str]) -> bool:
+    """Whether nodes have numbers: an option or the format of a file says how many there are.
+
+    Example:
+        >>> _are_numbered(["import", "e.csv", "--nodes", "4"]), _are_numbered(["import", "e.csv"])
+        (True, False)
+    """
+    counts = any(
+        one == "--nodes" and count.isdecimal() for one, count in itertools.pairwise(arguments)
+    )
+    formats = (".npz", ".mtx", ".gr", ".dimacs")
+    # A folder of a known layout; Parquet files may lie in one, too.
+    is_layout = any(Path(one).is_dir() and ".parquet" not in one for one in arguments[1:2])
+    return counts or is_layout or any(one.partition(":")[0].endswith(formats) for one in arguments)
 
 
 def _command(arguments: Sequence[str], option: str, value: str | None) -> str:

@@ -51,6 +51,8 @@ from outercore.storage import remove_at_once
 _CHUNK = 1 << 20
 _ARRAYS = (".npy", ".npz")
 _PARTS = ("offsets", "bytes")
+_LOOKED_AT = 1000
+"""Rows that tell which column has the names of the edges."""
 
 
 @dataclass(frozen=True)
@@ -295,6 +297,18 @@ class NamedInputs:
         wanted = node_files(self._inputs) + [("split", name, file) for name, file in splits] + texts
         return [self._keyed(*one) for one in wanted]
 
+    def _likely_key(self, spec: FileSpec, table: Table) -> str | None:
+        """The first column that is not chosen and has names of the edges in its first rows."""
+        names: set[str] = set()
+        for edges in self._edges:
+            names |= _first_texts(edges.table, [edges.columns.source, edges.columns.target])
+        for column in table.names:
+            dtype = table.dtype(column)
+            may_be_key = table.kind(column) == "text" if dtype is None else dtype.kind in "iu"
+            if column not in spec.columns and may_be_key and names & _first_texts(table, [column]):
+                return column
+        return None
+
     def _keyed(self, role: Role, name: str, text: str) -> _Rows:
         spec = FileSpec.parse(text, may_leave_out=role in ("features", "labels", "array"))
         refuse_foreign(spec.path)
@@ -308,15 +322,19 @@ class NamedInputs:
         else:
             split, columns = None, node_columns(spec, table, self._key)
         if columns.key is None:
-            way = f"call the column with the names `{self._key}`"
-            others = [one for one in table.names if one not in spec.columns]
-            if self._key is None and others:
-                chosen = FileSpec(spec.path, (others[0],))
-                way = f"name the column of keys: `--nodes {quoted(str(chosen))}`"
+            way = f"call the column with the names `{self._key or 'id'}`"
+            if self._key is None and (found := self._likely_key(spec, table)) is not None:
+                way = f"name the column of keys: `--nodes {quoted(f'{spec.path}:{found}')}`"
             raise InvalidError(
                 f"`{spec}`: no column of ids, and nodes with names have no order\nhint: {way}"
             )
         return _Rows(role, name, spec, table, columns, files, split)
+
+
+def _first_texts(table: Table, columns: list[str]) -> set[str]:
+    """Keys in the first rows of some columns."""
+    first = next(iter(key_texts(table, columns)), [])
+    return {text for column in first for text in column.slice(0, _LOOKED_AT).to_pylist()}
 
 
 def _described(table: Table) -> str:

@@ -81,8 +81,9 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
     if source.is_open and first == 0 and found.least > 0 and found.largest == nodes:
         hint = "no edge has node 0, so the ids may start at 1: `--one-based`"
     else:
+        gaps = "if ids have gaps: `--ids dictionary`; " if source.is_open else ""
         hint = (
-            f"the largest id is {found.largest + first}; if ids have gaps: `--ids dictionary`; "
+            f"the largest id is {found.largest + first}; {gaps}"
             "there are as many nodes as `--nodes` says, else as the features, labels or other "
             "arrays of nodes have rows: give a row of every node, or raise or leave out `--nodes`"
         )

@@ -61,7 +61,7 @@ def without_counting(
                 )
             left_out.append(name)
         elif columns.key is None and not _are_ids(spec, table) and len(table.names) > 1:
-            if not counting and name != table.names[0]:
+            if not counting and (name != table.names[0] or (is_value and not may_be_ids(name))):
                 continue
             found = _numbers(table, name)
             if found is None or (
