@@ -256,7 +256,9 @@ class Writing:
             for again in range(repeated):
                 rows.insert(1 + (again + 1) * (len(rows) - 1) // (repeated + 1), names)
         out = io.StringIO()
-        quoting = csv.QUOTE_ALL if self.quote_all else csv.QUOTE_MINIMAL
+        # One column has no separator: one in a word without quotes would be taken for it.
+        is_one = len(table.columns) == 1
+        quoting = csv.QUOTE_ALL if self.quote_all or is_one else csv.QUOTE_MINIMAL
         writer = csv.writer(out, delimiter=self.separator, lineterminator=self.end, quoting=quoting)
         # A line of a file with comments cannot begin with their sign.
         for _ in range(0 if any(key[0] in "#%" for key in world.keys) else self.comments):
