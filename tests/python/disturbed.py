@@ -342,7 +342,7 @@ class Disturbance:
 
 def stored(root: Path) -> list[str]:
     """Files of data sets and of what was made of them; not inputs, the user's own files, locks."""
-    named = ("graph.json", "record.json", "embedding.json", "model.json")
+    named = ("graph.json", "record.json", "embedding.json", "model.json", "config.json")
     places = {path.relative_to(root).parts[0] for name in named for path in root.glob(f"*/{name}")}
     found = []
     for name, data in files(root).items():
@@ -365,7 +365,10 @@ def names_the_place(said: str, name: str) -> bool:
     """Whether an error names the file, its array, or what the file belongs to."""
     place = Path(name)
     key = re.sub(r"\.\d+$", "", str(place.with_suffix("")).partition("/")[2])
-    return any(one in said for one in (place.name, f"`{key}`", f"{place.parts[0]}`"))
+    named = (place.name, f"`{key}`", f"`{place.stem}`", f"{place.parts[0]}`")
+    # The journal of a table has the checksums of its other files.
+    beside = place.name == "journal.json" and f"{place.parent}/" in said
+    return beside or any(one in said for one in named)
 
 
 def left_names(root: Path) -> list[str]:

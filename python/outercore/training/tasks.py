@@ -89,13 +89,13 @@ class Task:
         if self.kind == "classes":
             if most >= self.outputs:
                 raise CorruptError(
-                    f"label {most:g}: expected classes 0 to {self.outputs - 1}\n"
+                    f"labels `y`: label {most:g}: expected classes 0 to {self.outputs - 1}\n"
                     "hint: run `outercore check` on the data set"
                 )
         elif most > 1 or bool(((chosen != 0) & (chosen != 1)).any()):
             wrong = float(chosen[(chosen != 0) & (chosen != 1)][0])
             raise CorruptError(
-                f"label {wrong:g}: expected 0, 1, or none (NaN, -1)\n"
+                f"labels `y`: label {wrong:g}: expected 0, 1, or none (NaN, -1)\n"
                 "hint: run `outercore check` on the data set"
             )
 
