@@ -81,6 +81,13 @@ impl Seen {
             && look.is_some_and(|look| matches!(&self.alike, Alike::All(all) if *all == look))
     }
 
+    /// Whether `word` has a digit, as a key may, and looks otherwise than all keys below it.
+    fn is_apart(&self, word: &[u8]) -> bool {
+        let look = look(word);
+        self.kind == Kind::Text
+            && look.is_some_and(|look| matches!(&self.alike, Alike::All(all) if *all != look))
+    }
+
     /// Whether `word` is none of the keys below it, which all look alike.
     fn names_keys(&self, word: &[u8]) -> bool {
         self.kind == Kind::Text && matches!(self.alike, Alike::All(_)) && look(word).is_none()
@@ -184,6 +191,12 @@ pub(crate) fn judge(
     let names_keys = |(field, seen): (&First, &Seen)| seen.names_keys(without_quotes(&field.text));
     if are_words && first.iter().zip(seen).any(names_keys) {
         return Verdict::Names;
+    }
+    let is_apart = |(field, seen): (&First, &Seen)| seen.is_apart(without_quotes(&field.text));
+    if are_words && first.iter().zip(seen).all(is_apart) {
+        return Verdict::Unclear(
+            "may name the columns, or be data: all keys below look otherwise".to_owned(),
+        );
     }
     let all_text = seen.iter().all(|seen| matches!(seen.kind, Kind::Text | Kind::Empty));
     if !(all_text && has_words(first, words)) {
@@ -295,6 +308,7 @@ mod tests {
             (&["5,3", "u,v", "a,b"], Edges),
             (&["name,1", "0,1"], Edges),
             (&["ann,likes,7", "true,knows,ann"], Triples),
+            (&["m1,m2", "57d4d4c8,c268ab7d", "eb28b145,04e7d6a5"], Edges),
             (&["ann,bob,2019-07-18", "bob,7,2005-09-01", "id,7,2024-05-09"], Edges),
             (&["u,v", "alice,bob"], Edges),
             (&["0", "3", "1"], Table),

@@ -75,8 +75,9 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
     try:
         found.visit(source)
     except OutercoreError:
-        # Another line is wrong, too: nothing is known of all ids.
-        return error
+        # Another row has no number, so that this one may be a name as well.
+        way = "\nhint: nodes with names: `--ids dictionary`" if source.is_open else ""
+        return InvalidError(said + way)
     first = source.first_id
     if source.is_open and first == 0 and found.least > 0 and found.largest == nodes:
         hint = "no edge has node 0, so the ids may start at 1: `--one-based`"
