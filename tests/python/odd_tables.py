@@ -41,7 +41,7 @@ from typed_files import edges_by_type
 EPOCH = datetime.datetime(1970, 1, 1)
 ENDS = [
     *(("source", "target"), ("src", "dst"), ("from", "to"), ("user_id", "item_id"), ("a", "b")),
-    *(("follower", "followed"), ("u", "v"), ("FromNodeId", "ToNodeId"), ("m1", "m2")),
+    *(("follower", "followed"), ("u", "v"), ("FromNodeId", "ToNodeId"), ("user", "item")),
 ]
 WORDS = [
     "ann",

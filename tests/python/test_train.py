@@ -458,7 +458,9 @@ def test_a_damaged_label_is_an_error_and_no_traceback(data_set: Path, tmp_path: 
 
         return FakeLoader(*arguments, **options, transform=damage)
 
-    with pytest.raises(CorruptError, match=r"labels `y`: label 77: expected classes 0 to 2\nhint: run"):
+    with pytest.raises(
+        CorruptError, match=r"labels `y`: label 77: expected classes 0 to 2\nhint: run"
+    ):
         train(data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken)
 
 

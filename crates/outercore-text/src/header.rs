@@ -156,8 +156,15 @@ pub(crate) fn judge(
     if only_first_quoted && seen.iter().any(|seen| seen.kind != Kind::Text) {
         return Verdict::Names;
     }
-    let named = pairs().any(|(kind, seen)| {
-        *kind == Kind::Text && (seen.kind.is_numeric() || seen.kind == Kind::Boolean)
+    // Nodes may be called `true`; other columns of such words are no names.
+    let ends = match words {
+        Words::Edges => 2,
+        Words::Triples => 3,
+        Words::Table => 0,
+    };
+    let named = pairs().enumerate().any(|(place, (kind, seen))| {
+        let is_flag = seen.kind == Kind::Boolean && place >= ends;
+        *kind == Kind::Text && (seen.kind.is_numeric() || is_flag)
     });
     let data = pairs().any(|(kind, seen)| kind.is_numeric() && seen.kind != Kind::Empty);
     if named && data {
@@ -298,6 +305,9 @@ mod tests {
             (&["m7,m1", "m1,m2", "m2,m10"], Edges, Verdict::Data),
             (&["ann,bob", "m1,x", "bob,m2"], Edges, Verdict::Data),
             (&["a,b", "m1,m2"], Edges, Verdict::Data),
+            (&["bob,ann", "cid,true", "ann,true"], Edges, Verdict::Data),
+            (&["ann,likes,7", "true,knows,ann"], Triples, Verdict::Data),
+            (&["s,x,on", "ann,bob,true", "bob,cid,false"], Edges, Verdict::Names),
             (&["0,1", "0,2", "1,2"], Edges, Verdict::Sorted),
             (&["0,1,2", "0,2,0.5", "1,2,0.5"], Edges, Verdict::Names),
         ] {
@@ -307,7 +317,7 @@ mod tests {
             (&["0,1", "4,2", "0,7"][..], Edges),
             (&["5,3", "u,v", "a,b"], Edges),
             (&["name,1", "0,1"], Edges),
-            (&["ann,likes,7", "true,knows,ann"], Triples),
+            (&["ann,likes,7", "3,knows,ann"], Triples),
             (&["m1,m2", "57d4d4c8,c268ab7d", "eb28b145,04e7d6a5"], Edges),
             (&["ann,bob,2019-07-18", "bob,7,2005-09-01", "id,7,2024-05-09"], Edges),
             (&["u,v", "alice,bob"], Edges),
