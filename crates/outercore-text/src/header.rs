@@ -156,16 +156,7 @@ pub(crate) fn judge(
     if only_first_quoted && seen.iter().any(|seen| seen.kind != Kind::Text) {
         return Verdict::Names;
     }
-    // Nodes may be called `true`; other columns of such words are no names.
-    let ends = match words {
-        Words::Edges => 2,
-        Words::Triples => 3,
-        Words::Table => 0,
-    };
-    let named = pairs().enumerate().any(|(place, (kind, seen))| {
-        let is_flag = seen.kind == Kind::Boolean && place >= ends;
-        *kind == Kind::Text && (seen.kind.is_numeric() || is_flag)
-    });
+    let named = is_above_values(&kinds, seen, words);
     let data = pairs().any(|(kind, seen)| kind.is_numeric() && seen.kind != Kind::Empty);
     if named && data {
         return Verdict::Unclear("has names in some columns and numbers in others".to_owned());
@@ -219,6 +210,20 @@ pub(crate) fn judge(
         return Verdict::Unclear("may name the columns, or two nodes".to_owned());
     }
     Verdict::Names
+}
+
+/// Whether a word stands above numbers, or above true and false where no nodes are: these may be
+/// called `true`.
+fn is_above_values(first: &[Kind], seen: &[Seen], words: Words) -> bool {
+    let ends = match words {
+        Words::Edges => 2,
+        Words::Triples => 3,
+        Words::Table => 0,
+    };
+    first.iter().zip(seen).enumerate().any(|(place, (kind, seen))| {
+        let is_flag = seen.kind == Kind::Boolean && place >= ends;
+        *kind == Kind::Text && (seen.kind.is_numeric() || is_flag)
+    })
 }
 
 /// `0`, `0,1`, `0,1,2`, ...
