@@ -36,7 +36,6 @@ _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
 _EDGES = "Values of edges"
 _TEXTS = "How files are written"
-_OF_TRIPLES = ("valid", "test", "columns", "unknown")
 _OF_TYPED = (
     *("edge_types", "nodes", "features", "labels", "split", "texts", "add_reverse", "dangling"),
     *("fill", "task", "feature_dtype", "in_place"),
@@ -47,8 +46,6 @@ _OF_FOLDERS = (
     *("fill", "task", "feature_dtype", "in_place"),
 )
 """Options of a folder of several types."""
-_OF_ALL = ("out", "separator", "header", "comment", "duplicates", "memory", "overwrite", "json")
-"""Options of triples and of any other graph."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +258,7 @@ def _import(context: typer.Context, given: _Options, note: Callable[[str], objec
 
 def _import_facts(context: typer.Context, given: _Options, note: Callable[[str], object]) -> None:
     """A knowledge graph."""
-    known = ("triples", *_OF_TRIPLES, *_OF_ALL)
+    known = ("triples", *options.WITH_TRIPLES)
     _refuse(context, lambda name: name not in known, "does not go with `--triples`")
     how = replace(
         given.facts,
@@ -289,7 +286,7 @@ def _import_facts(context: typer.Context, given: _Options, note: Callable[[str],
 
 def _import_types(context: typer.Context, given: _Options) -> None:
     """A graph of several types of nodes and edges."""
-    known = {*_OF_TYPED, *_OF_ALL}
+    known = {*_OF_TYPED, *options.OF_EACH_IMPORT}
     _refuse(context, lambda name: name not in known, "does not go with `--edges`")
     inputs = _typed_inputs(given)
     how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
@@ -305,7 +302,7 @@ def _folder(text: str) -> Folder | None:
 
 def _import_folder(context: typer.Context, given: _Options, found: Folder) -> None:
     """A folder that describes a graph of several types."""
-    known = {*_OF_FOLDERS, *_OF_ALL, *found.options}
+    known = {*_OF_FOLDERS, *options.OF_EACH_IMPORT, *found.options}
     _refuse(context, lambda name: name not in known, f"does not go with {found.what}")
     inputs = _typed_inputs(given)
     how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
@@ -362,7 +359,7 @@ def _show_types(given: _Options, found: dict[str, Any]) -> None:
 
 def _import_edges(context: typer.Context, given: _Options, note: Callable[[str], object]) -> None:
     """Any other graph."""
-    _refuse(context, lambda name: name in _OF_TRIPLES, "expected `--triples` with it")
+    _refuse(context, lambda name: name in options.OF_TRIPLES, "expected `--triples` with it")
     only_typed = ("add_reverse", "dangling")
     _refuse(context, lambda name: name in only_typed, "expected `--edges` with it")
     if given.ids not in ("numbers", "dictionary"):

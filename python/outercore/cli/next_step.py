@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from outercore.cli.options import WITH_TRIPLES
 from outercore.config.sizes import as_option
 from outercore.errors import BudgetError, OutercoreError
 
@@ -29,11 +30,6 @@ _PLACES = {"data_set": "DATASET", "run": "RUN", "model": "RUN"}
 """Placeholders of whole commands by the arguments that have their values."""
 _FLAGS = ("--overwrite", "--triples", "--outside-files", "--header", "--no-header", "--one-based")
 """Options without a value that hints name."""
-_TRIPLES = (
-    *("--valid", "--test", "--columns", "--unknown", "--out", "--separator", "--header"),
-    *("--no-header", "--comment", "--duplicates", "--memory", "--overwrite", "--json"),
-)
-"""Options of an import that go with `--triples`."""
 _CHOICE = "say which"
 """How a hint begins whose options are readings to choose from: each has a command."""
 
@@ -227,7 +223,7 @@ def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> 
         if option[0] == "`--ids dictionary`" and _are_numbered(arguments):
             return False
         if option[1] == "--triples" and any(
-            word.startswith("--") and word.partition("=")[0] not in _TRIPLES for word in arguments
+            word.startswith("--") and _parameter(word) not in WITH_TRIPLES for word in arguments
         ):
             return False
         if option[2] is not None and (
@@ -235,6 +231,16 @@ def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> 
         ):
             return False
     return True
+
+
+def _parameter(word: str) -> str:
+    """The parameter that an option of a command line sets.
+
+    Example:
+        >>> _parameter("--no-header"), _parameter("--edge-time=at")
+        ('header', 'edge_time')
+    """
+    return word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
 
 
 def _are_numbered(arguments: Sequence[str]) -> bool:

@@ -19,6 +19,15 @@ from outercore.config.options import Field, fields
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 
+OF_TRIPLES = ("valid", "test", "columns", "unknown")
+"""Options of `outercore import` that only triples have."""
+OF_EACH_IMPORT = (
+    *("out", "separator", "header", "comment", "duplicates", "memory", "overwrite", "json"),
+)
+"""Options of `outercore import` for triples and for any other graph."""
+WITH_TRIPLES = (*OF_TRIPLES, *OF_EACH_IMPORT)
+"""Options that go with `--triples`."""
+
 
 def size(option: typer.CallbackParam, text: str | None) -> str | None:
     """Callback of an option that takes a size: the error for what is none names the option."""

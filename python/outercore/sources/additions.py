@@ -131,9 +131,7 @@ class _Opening:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_nodes(graph)
         memory = parse_size(options.memory) // 4
-        reading = Reading(
-            given.text, given.fill, given.keeps_gaps, memory, key=given.key, takes_key=True
-        )
+        reading = Reading(given.text, given.fill, given.keeps_gaps, memory, key=given.key)
         self._is_named = isinstance(names, Names)
         if isinstance(names, Names):
             self._reading = replace(reading, ids=by_name(names, graph))

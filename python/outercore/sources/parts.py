@@ -15,11 +15,11 @@ from outercore.errors import InvalidError, OutercoreError
 from outercore.sources.table import (
     FileSpec,
     Missing,
-    ParquetTable,
     Table,
     TextTable,
     are_named,
     is_parquet,
+    open_table,
     require_columns,
 )
 from outercore.sources.text import Convention, Purpose, TextFile, TextOptions
@@ -35,10 +35,9 @@ class Parts:
     def open(self, spec: FileSpec, options: TextOptions, purpose: Purpose) -> Table:
         """The table in a file; as `open_table`."""
         if is_parquet(spec.path):
-            table: Table = ParquetTable(spec.path)
-        else:
-            chosen = spec.columns or spec.without
-            table = TextTable(self.text(spec.path, purpose, options, chosen=chosen))
+            return open_table(spec)
+        chosen = spec.columns or spec.without
+        table = TextTable(self.text(spec.path, purpose, options, chosen=chosen))
         require_columns(table, spec)
         return table
 

@@ -35,8 +35,6 @@ def without_counting(
     columns: NodeColumns,
     first_id: int,
     rows_of: Literal["nodes", "edges"] = "nodes",
-    *,
-    takes_key: bool = False,
 ) -> tuple[NodeColumns, list[str]]:
     """The columns without those that only number the rows, and the names of these.
 
@@ -56,9 +54,7 @@ def without_counting(
         if counting and is_value and len(columns.values) - len(left_out) > 1:
             found = _numbers(table, name)
             if found is None or found.first not in (0, 1):
-                raise _other_order(
-                    spec, table, columns, name, first_id, rows_of, takes_key=takes_key
-                )
+                raise _other_order(spec, table, columns, name, first_id, rows_of)
             left_out.append(name)
         elif columns.key is None and not _are_ids(spec, table) and len(table.names) > 1:
             if not counting and (name != table.names[0] or (is_value and not may_be_ids(name))):
@@ -69,9 +65,7 @@ def without_counting(
             ):
                 continue
             if found.first not in ((0, 1) if counting else (first_id,)):
-                raise _other_order(
-                    spec, table, columns, name, first_id, rows_of, takes_key=takes_key
-                )
+                raise _other_order(spec, table, columns, name, first_id, rows_of)
             if is_value:
                 left_out.append(name)
     values = [name for name in columns.values if name not in left_out]
@@ -117,16 +111,14 @@ def _other_order(
     name: str,
     first_id: int,
     rows_of: Literal["nodes", "edges"],
-    *,
-    takes_key: bool,
 ) -> InvalidError:
     others = ",".join(value for value in columns.values if value != name)
     ways = []
     if columns.key is None:
-        option = (
-            f"--key {quoted(name)}" if takes_key else f"--nodes {quoted(f'{spec.path}:{name}')}"
-        )
-        ways = [f"to join the rows by it: `{option}`"] if rows_of == "nodes" and name else []
+        if rows_of == "nodes" and name:
+            # An import takes the one, `outercore add` the other.
+            options = (f"--nodes {quoted(f'{spec.path}:{name}')}", f"--key {quoted(name)}")
+            ways = [f"to join the rows by it: `{option}`" for option in options]
         ways += ["call it `id`"] if rows_of == "nodes" and not name else []
         ways.append("write the file without it to take the rows as they are")
     elif others:

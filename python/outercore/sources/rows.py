@@ -93,8 +93,6 @@ class Reading:
     ids: NodeIds | None = None
     key: str | None = None
     """What the column of ids is called, where its name does not say that."""
-    takes_key: bool = False
-    """Whether the command has the option `--key`, and not `--nodes FILE:KEY`."""
     why_from_1: str = "as `--one-based` says"
     """What says that ids start at 1, where `text` has that."""
     rows_of: Literal["nodes", "edges"] = "nodes"
@@ -295,9 +293,7 @@ def _without_counting(
     if reading.is_in_order:
         return columns, []
     first_id = int(reading.text.one_based)
-    return without_counting(
-        spec, table, columns, first_id, reading.rows_of, takes_key=reading.takes_key
-    )
+    return without_counting(spec, table, columns, first_id, reading.rows_of)
 
 
 def without_gaps(rows: NDArray, fill: float | None) -> NDArray:
