@@ -105,6 +105,15 @@ def until(server: Server, number: int, states: tuple[str, ...]) -> dict[str, Any
         time.sleep(0.01)
 
 
+def until_computing(server: Server, number: int) -> None:
+    """Waits until the analysis has its snapshot: updates before that are part of it."""
+    while True:
+        progress = until(server, number, ("running",))["progress"]
+        if progress is not None and progress["phase"] != "snapshot":
+            return
+        time.sleep(0.01)
+
+
 def test_one_runs_while_others_wait_and_more_are_refused(slow: Server) -> None:
     taken = []
     while (answer := ask(slow, "/graph/analyses", SLOW))[0] == 202:
@@ -135,7 +144,7 @@ def test_a_fold_does_not_disturb_one_that_runs(slow: Server) -> None:
     with oc.Client(slow.url, "sage") as client:
         before = client.analyse(**asked)
         _, answer = ask(slow, "/graph/analyses", asked)
-        until(slow, answer["id"], ("running",))
+        until_computing(slow, answer["id"])
         written = client.update([{"op": "remove_node", "node": node} for node in range(50)])
         assert client.compact() == written.lsn
         assert until(slow, answer["id"], ("running", "done"))["state"] == "running"
