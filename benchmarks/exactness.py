@@ -5,8 +5,8 @@
 For every budget (5 %, 25 % and all of the data), back end (uring, threads, mmap) and number of
 threads (1, 2, 4) an epoch is delivered and trained on; every tensor of every batch and the loss
 after the epoch must be equal to the last bit. The batches must also be those of
-`outercore.reference`, the definition of the sampler in plain Python, with rows taken from the
-array by NumPy. On large graphs the first `--batches` batches stand for the epoch, and the
+`outercore.loading.reference`, the definition of the sampler in plain Python, with rows taken from
+the array by NumPy. On large graphs the first `--batches` batches stand for the epoch, and the
 reference, which takes seconds a batch, checks the first few of them.
 """
 
@@ -29,7 +29,7 @@ import torch
 from torch_geometric.nn.models import GraphSAGE
 
 import outercore as oc
-from outercore import reference
+from outercore.loading import reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import adapters

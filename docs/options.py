@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from outercore.analytics.config import RunConfig
-from outercore.config.options import Field, fields
+from outercore.analytics.scheduling.config import TuneConfig
+from outercore.base.options import Field, fields
 from outercore.embedding.config import EmbedConfig
-from outercore.scheduling.config import TuneConfig
 from outercore.training.config import TrainConfig
 
 PAGE = Path(__file__).with_suffix(".md")

@@ -16,7 +16,7 @@ from product import command
 import outercore as oc
 from benches import int8_sets
 from outercore.errors import BudgetError
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 
 PEOPLE = 2
 """Clients that ask, and as many that write."""

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import outercore as oc
 from benches import int8_sets
 from benches.inputs import workload
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 from outercore.training.metrics import build_metric
 
 MOST = 0.5

@@ -19,7 +19,7 @@ from measure import say
 from product import command, imported
 
 from outercore import open as open_data_set
-from outercore.many_graphs import ManyGraphs
+from outercore.data.many_graphs import ManyGraphs
 
 SPLIT_SEED = 0
 PLACE = "place"

@@ -10,8 +10,8 @@ from measure import Result, Series, Settings, say
 from numpy.typing import NDArray
 
 import outercore as oc
-from outercore import _native
-from outercore.layouts import build_layout, remove_layouts
+from outercore.base import native
+from outercore.data.layouts import build_layout, remove_layouts
 
 PAGE, DATA_OFFSET = 4096, 4096
 REQUESTS, WINDOW = 1000, 32
@@ -37,7 +37,7 @@ def run(settings: Settings) -> Result:
         shutil.rmtree(root, ignore_errors=True)
         sizes = {"nodes": nodes, "degree": 16, "features": FEATURES}
         described = {**sizes, "classes": classes, "seed": 1}
-        _native.generate("planted", root, described, lambda *_: None)
+        native.generate("planted", root, described, lambda *_: None)
         wanted = requests(root)
         for order, precision in LAYOUTS:
             places, row = laid_out(root, order, precision)

@@ -99,7 +99,7 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
     if settings.quick:
         tenth = max(tenth, 2 * BATCHES)
 
-    own = import_bytes(sys.executable, "import outercore.sampler, outercore.far")
+    own = import_bytes(sys.executable, "import outercore.loading.sampler, outercore.data.far")
     limits = {"limited": interpreter_bytes(settings) + tenth, "own": own + tenth}
     if prepared is not None:
         program = "import dgl, dgl.graphbolt, torch"

@@ -100,7 +100,7 @@ def _measure(settings: Settings, inputs: Inputs, graph: Path, setting: Setting) 
     """One server, started and loaded once; its measures by unit."""
     config = setting.config(inputs.budget, settings.threads)
     call = python("workers/serve_with.py", graph, inputs.run, json.dumps(config))
-    libraries = import_bytes(sys.executable, "import outercore.server")
+    libraries = import_bytes(sys.executable, "import outercore.serving.server")
     drop_cached([inputs.folder / "x.npy", graph])
     with started(call, inputs.budget + libraries + ROOM) as running:
         before, cpu = _counts(running), running.service.cpu_s()

@@ -162,7 +162,7 @@ def _ours(
         "serve", graph or inputs.graph, "--model", inputs.run, "--port", 0, "--json",
         "--memory", inputs.budget, "--threads", settings.threads, *(["--updates"] * updates),
     )  # fmt: skip
-    libraries = import_bytes(sys.executable, "import outercore.__main__, outercore.server")
+    libraries = import_bytes(sys.executable, "import outercore.__main__, outercore.serving.server")
     with started(call, inputs.budget + libraries + ROOM) as running:
         yield running
 

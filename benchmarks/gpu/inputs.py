@@ -13,7 +13,7 @@ import torch
 from bench import Bench
 
 import outercore as oc
-from outercore import _native
+from outercore.base import native
 
 FEATURES = 128
 CLASSES = 16
@@ -75,7 +75,7 @@ def _tiny(bench: Bench, out: Path) -> None:
 
 def _generate(out: Path, **options: object) -> None:
     described = {"classes": CLASSES, "seed": 1, "memory": 4 << 30, **options}
-    _native.generate("planted", out, described, lambda *_: None)
+    native.generate("planted", out, described, lambda *_: None)
 
 
 def _typed(bench: Bench, out: Path) -> None:

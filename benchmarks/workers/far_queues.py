@@ -10,7 +10,7 @@ import argparse
 import json
 import threading
 
-from outercore import far
+from outercore.data import far
 
 CHUNK = 256 << 10
 

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 import outercore as oc
-from outercore.config.sizes import parse_size
-from outercore.mapped import mapped
+from outercore.base.sizes import parse_size
+from outercore.files.large_arrays import mapped
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import ModelConfig

@@ -2,7 +2,7 @@
 
     python serve_with.py DATASET RUN CONFIG
 
-CONFIG is JSON with the fields of `outercore.server.ServerConfig`. Prints the line of
+CONFIG is JSON with the fields of `outercore.serving.server.ServerConfig`. Prints the line of
 `outercore serve --json`, and ends with SIGTERM.
 """
 
@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 
 data_set, run, config = sys.argv[1:]
 with Server(data_set, run, ServerConfig(**json.loads(config))) as server:

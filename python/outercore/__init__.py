@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from outercore._core import __version__
+from outercore.base.lazy import attribute
+from outercore.base.other_libraries import FUNCTIONS
+from outercore.data.graph import Graph, open
 from outercore.errors import (
     BudgetError,
     CorruptError,
@@ -22,12 +25,9 @@ from outercore.errors import (
     UnsupportedError,
     VersionError,
 )
-from outercore.graph import Graph, open
-from outercore.lazy import attribute
-from outercore.other_libraries import FUNCTIONS
 
 if TYPE_CHECKING:
-    from outercore import analytics, far
+    from outercore import analytics
     from outercore.analytics import (
         Run,
         betweenness,
@@ -48,22 +48,23 @@ if TYPE_CHECKING:
         triangles,
         wcc,
     )
-    from outercore.client import Client
-    from outercore.edge_stream import EdgeStream
+    from outercore.analytics.edge_stream import EdgeStream
+    from outercore.data import far
     from outercore.embedding import embed
     from outercore.embedding.tables.order import partition_order
     from outercore.embedding.use.embedding import Embedding
-    from outercore.hgt_loader import HGTLoader
-    from outercore.link_loader import LinkNeighborLoader
-    from outercore.loader import NeighborLoader
-    from outercore.sampler import NeighborSampler, SampledSubgraph
-    from outercore.sources.dgl import from_dgl
-    from outercore.sources.frames import from_networkx, from_pandas, from_scipy
-    from outercore.sources.graph import ImportOptions
-    from outercore.sources.pyg import from_pyg
-    from outercore.sources.triples import TripleOptions, import_triples
+    from outercore.importing.format.dgl import from_dgl
+    from outercore.importing.format.frames import from_networkx, from_pandas, from_scipy
+    from outercore.importing.format.pyg import from_pyg
+    from outercore.importing.graph import ImportOptions
+    from outercore.importing.triples import TripleOptions, import_triples
+    from outercore.loading.hgt_loader import HGTLoader
+    from outercore.loading.link_loader import LinkNeighborLoader
+    from outercore.loading.loader import NeighborLoader
+    from outercore.loading.sampler import NeighborSampler, SampledSubgraph
+    from outercore.runs.jobs import plan, resume
+    from outercore.serving.client import Client
     from outercore.training import evaluate, predict, train
-    from outercore.verbs import plan, resume
 
 __all__ = [
     "BudgetError",
@@ -128,31 +129,33 @@ __all__ = [
 _LAZY = {
     # What no other module has is in `analytics`.
     **dict.fromkeys(__all__, "outercore.analytics"),
-    "Client": "outercore.client",
-    "EdgeStream": "outercore.edge_stream",
+    "Client": "outercore.serving.client",
+    "EdgeStream": "outercore.analytics.edge_stream",
     "Embedding": "outercore.embedding.use.embedding",
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
-    "HGTLoader": "outercore.hgt_loader",
-    "ImportOptions": "outercore.sources.graph",
-    "LinkNeighborLoader": "outercore.link_loader",
-    "NeighborLoader": "outercore.loader",
-    "NeighborSampler": "outercore.sampler",
-    "SampledSubgraph": "outercore.sampler",
-    "TripleOptions": "outercore.sources.triples",
-    **dict.fromkeys(("from_networkx", "from_pandas", "from_scipy"), "outercore.sources.frames"),
-    "from_dgl": "outercore.sources.dgl",
-    "from_pyg": "outercore.sources.pyg",
-    "import_triples": "outercore.sources.triples",
+    "HGTLoader": "outercore.loading.hgt_loader",
+    "ImportOptions": "outercore.importing.graph",
+    "LinkNeighborLoader": "outercore.loading.link_loader",
+    "NeighborLoader": "outercore.loading.loader",
+    "NeighborSampler": "outercore.loading.sampler",
+    "SampledSubgraph": "outercore.loading.sampler",
+    "TripleOptions": "outercore.importing.triples",
+    **dict.fromkeys(
+        ("from_networkx", "from_pandas", "from_scipy"), "outercore.importing.format.frames"
+    ),
+    "from_dgl": "outercore.importing.format.dgl",
+    "from_pyg": "outercore.importing.format.pyg",
+    "import_triples": "outercore.importing.triples",
     "partition_order": "outercore.embedding.tables.order",
-    "plan": "outercore.verbs",
+    "plan": "outercore.runs.jobs",
     "predict": "outercore.training",
-    "resume": "outercore.verbs",
+    "resume": "outercore.runs.jobs",
     "train": "outercore.training",
 }
 
 
-_MODULES = ("analytics", "far")
+_MODULES = {"analytics": "outercore.analytics", "far": "outercore.data.far"}
 
 
 def __dir__() -> list[str]:
@@ -161,5 +164,5 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"outercore.{name}")
+        return import_module(_MODULES[name])
     return attribute(__name__, name, _LAZY, hint=FUNCTIONS.get(name, ""))

@@ -3,7 +3,7 @@
 import sys
 from typing import NoReturn
 
-from outercore.system_errors import explained
+from outercore.base.system_errors import explained
 
 
 def main() -> NoReturn:

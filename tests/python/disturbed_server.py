@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outercore.outputs import whole_file
-from outercore.server import Server
-from outercore.storage import device_errors
+from outercore.data.outputs import whole_file
+from outercore.files.atomic import device_errors
+from outercore.serving.server import Server
 from test_live import CONFIG, X
 from test_serve import ask, infer
 

@@ -15,8 +15,8 @@ import pytest
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.protocol import Pool
+from outercore.importing.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
-from outercore.sources.triples import TripleOptions, import_triples
 
 ENTITIES, STEPS = 60, (1, 2, 3, 5)
 SMALL: dict[str, Any] = {

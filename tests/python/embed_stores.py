@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outercore.data.triples import HeldOut, Part, Triples
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
 from outercore.embedding.gradients.trainer import Trainer, table_layout
@@ -19,7 +20,6 @@ from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.order import BufferState, PartitionOrder, Walks, partition_order
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.protocol import Pool, Progress
-from outercore.triples import HeldOut, Part, Triples
 
 MEMORY = 64 << 20
 RELATIONS = 3

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import outercore as oc
-from outercore._native import Importer
+from outercore.base.native import Importer
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.use.embedding import Embedding
-from outercore.sources.triples import TripleOptions, import_triples
+from outercore.importing.triples import TripleOptions, import_triples
 
 Rows = list[tuple[str, str, str]]
 ENTITIES, RELATIONS, WIDTH = 60, 4, 8

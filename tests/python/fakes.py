@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from outercore.config.sizes import parse_size
+from outercore.base.sizes import parse_size
 from outercore.errors import BudgetError
 
 

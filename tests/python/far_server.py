@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from outercore.far import FarOptions, new_token
+from outercore.data.far import FarOptions, new_token
 
 _FREEZES_S = 20.0
 

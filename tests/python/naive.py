@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import outercore as oc
-from outercore._native import Importer
+from outercore.base.native import Importer
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,12 @@ from typing import Any
 
 MODULES = (
     *("outercore.cli", "outercore.training.run", "outercore.embedding.run", "outercore.analytics"),
-    *("outercore.loader", "outercore.link_loader", "outercore.hgt_loader", "outercore.sampler"),
+    *(
+        "outercore.loading.loader",
+        "outercore.loading.link_loader",
+        "outercore.loading.hgt_loader",
+        "outercore.loading.sampler",
+    ),
     *("torch_geometric.nn", "torch._dynamo", "tensorboardX", "pyarrow.parquet", "pyarrow.csv"),
 )
 

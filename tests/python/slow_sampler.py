@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from outercore import reference
+from outercore.loading import reference
 
 Edge = tuple[int, int]
 """Source and row, within the types."""

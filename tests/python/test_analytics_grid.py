@@ -12,7 +12,8 @@ import pytest
 import naive
 import outercore as oc
 from fakes import seal
-from outercore import _core, far
+from outercore import _core
+from outercore.data import far
 from outercore.errors import BudgetError, InvalidError
 
 

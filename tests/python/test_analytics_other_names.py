@@ -12,8 +12,8 @@ import pytest
 
 import outercore as oc
 from outercore.analytics import ALGORITHMS, Resources
+from outercore.base.other_libraries import FUNCTIONS
 from outercore.errors import InvalidError
-from outercore.other_libraries import FUNCTIONS
 
 networkx = pytest.importorskip("networkx")
 

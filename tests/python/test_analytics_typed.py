@@ -20,9 +20,10 @@ import naive
 import outercore as oc
 from outercore import analytics
 from outercore.cli import app
+from outercore.data.edge_types import edge_type_key
+from outercore.data.graph import EdgeType
+from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import BudgetError, InvalidError, NotFoundError
-from outercore.graph import EdgeType, edge_type_key
-from outercore.node_numbers import NodeNumbers
 from typed_fakes import COUNTS, EDGES, planted_types, write_typed
 from typed_files import edges_by_type
 

@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
 from multigraph import imported
-from outercore.batch_arrays import RESERVED, name_in_storage, own_names
+from outercore.data.batch_arrays import RESERVED, name_in_storage, own_names
 from typed_fakes import planted_types
 
 CITES = ("paper", "cites", "paper")

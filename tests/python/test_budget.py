@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore import _native
+from outercore.base import native
 from outercore.cli import run
 from peaks import Peaks, available, peaks
 from typed_fakes import write_typed
@@ -65,7 +65,7 @@ def silent(phase: str, done: int, total: int, unit: str) -> None:
 
 def planted(out: Path, nodes: int, degree: int, features: int) -> Path:
     shape = {"nodes": nodes, "degree": degree, "features": features, "classes": 4, "seed": 1}
-    _native.generate("planted", out, {**shape, "memory": 64 * MIB}, silent)
+    native.generate("planted", out, {**shape, "memory": 64 * MIB}, silent)
     return out
 
 

@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from outercore.errors import CorruptError, NoSpaceError, VersionError  # noqa: E402
-from outercore.sealed import seal, unseal  # noqa: E402
-from outercore.storage import Storage  # noqa: E402
+from outercore.files.atomic import Storage  # noqa: E402
+from outercore.files.checked_json import seal, unseal  # noqa: E402
 from outercore.training.checkpoint import (  # noqa: E402
     Checkpoints,
     Position,
@@ -23,8 +23,8 @@ from outercore.training.checkpoint import (  # noqa: E402
     unpack,
 )
 from outercore.training.config import ModelConfig, SamplingConfig, TrainConfig  # noqa: E402
+from outercore.training.model_files import load_model, save_model  # noqa: E402
 from outercore.training.models import build_model  # noqa: E402
-from outercore.training.saved import load_model, save_model  # noqa: E402
 from outercore.training.tasks import Task  # noqa: E402
 
 torch.set_num_threads(1)

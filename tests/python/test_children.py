@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import naive
+from outercore.analytics.scheduling.children import Child, stop_all
 from outercore.errors import DeviceError
 from outercore.runs.stop import terminate_like_interrupt
-from outercore.scheduling.children import Child, stop_all
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -58,7 +58,7 @@ def test_a_child_runs_on_its_cores_and_leaves_its_output(data_set: Path, tmp_pat
 def test_a_child_has_one_core_from_its_first_thread_on(tmp_path: Path) -> None:
     script = (
         "import sys; sys.argv = ['x', str(__import__('os').getppid()), sys.argv[1], '--version']\n"
-        "import outercore.scheduling.children as children, outercore.cli as cli, os\n"
+        "import outercore.analytics.scheduling.children as children, outercore.cli as cli, os\n"
         "cli.main = lambda: print(sys.argv, os.sched_getaffinity(0))\n"
         "children._main()"
     )
@@ -104,7 +104,7 @@ def test_a_child_that_does_not_listen_is_killed(endless: list[Child]) -> None:
 def test_a_child_ends_when_its_parent_is_killed(data_set: Path, tmp_path: Path) -> None:
     script = (
         "import sys, signal\nfrom pathlib import Path\n"
-        "from outercore.scheduling.children import Child\n"
+        "from outercore.analytics.scheduling.children import Child\n"
         f"child = Child(['run', 'betweenness', sys.argv[1], '--record none'], [{CORE}], "
         "Path(sys.argv[2]))\n"
         "print(child._process.pid, flush=True)\nsignal.pause()\n"

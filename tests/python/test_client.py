@@ -13,7 +13,7 @@ import pytest
 
 import outercore as oc
 from outercore import errors
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 from test_live import COLUMNS, CONFIG, random_model, trained
 from test_serve import infer, outputs
 from test_serve_heads import infer as ask_edges

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outercore.errors import CorruptError, VersionError
-from outercore.scheduling.decide import (
+from outercore.analytics.scheduling.decide import (
     SLACK,
     GraphShape,
     Job,
@@ -23,7 +22,8 @@ from outercore.scheduling.decide import (
     allocate,
     turning_point,
 )
-from outercore.scheduling.files import load_table, store
+from outercore.analytics.scheduling.files import load_table, store
+from outercore.errors import CorruptError, VersionError
 
 GRAPH = GraphShape(nodes=200_000, arcs=3_200_000, skew=8.0)
 

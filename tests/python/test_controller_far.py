@@ -13,12 +13,12 @@ import pytest
 import naive
 import outercore as oc
 from far_server import FarServer
+from outercore.analytics.scheduling.config import TuneConfig
+from outercore.analytics.scheduling.decide import Table
+from outercore.analytics.scheduling.launch import run_jobs
+from outercore.analytics.scheduling.machine import Machine
+from outercore.analytics.scheduling.measure import tune
 from outercore.cli.jobs import parse
-from outercore.scheduling.config import TuneConfig
-from outercore.scheduling.decide import Table
-from outercore.scheduling.launch import run_jobs
-from outercore.scheduling.machine import Machine
-from outercore.scheduling.measure import tune
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 import outercore as oc
-from outercore import _native
+from outercore.base import native
 from outercore.cli import app
+from outercore.data.layouts import build_layout, convert, layouts
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.layouts import build_layout, convert, layouts
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("convert") / "graph"
     described = {"nodes": 400, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    _native.generate("planted", root, described, lambda *_: None)
+    native.generate("planted", root, described, lambda *_: None)
     return root
 
 
@@ -120,7 +120,7 @@ def test_layouts_of_the_old_values_go_with_them(graph: oc.Graph) -> None:
     (found,) = convert(graph, "float16")
     assert found["layout_removed"]
     assert layouts(graph) == []
-    report = _native.check(Path(graph.root), None)
+    report = native.check(Path(graph.root), None)
     assert report["sound"], report["problems"]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from outercore.embedding.epochs import Epochs
-from outercore.report import write_report
-from outercore.report.runs import EmbeddingRun, load_runs
+from outercore.runs.report import write_report
+from outercore.runs.report.runs import EmbeddingRun, load_runs
 
 RATES = ("--triples-per-second", "1e5", "--bandwidth", "1GB,500MB")
 SMALL = (

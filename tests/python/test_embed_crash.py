@@ -28,8 +28,8 @@ from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.protocol import Progress
 from outercore.errors import CorruptError, InvalidError, NoSpaceError, VersionError
-from outercore.sealed import seal, unseal
-from outercore.storage import Storage
+from outercore.files.atomic import Storage
+from outercore.files.checked_json import seal, unseal
 
 ALWAYS = 1e-9
 """Seconds between checkpoints: one whenever it is allowed."""
@@ -260,7 +260,7 @@ def test_kept_tables_are_read_into_those_that_are_there_and_damaged_ones_refused
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Blocks of a few rows, the last one shorter.
-    monkeypatch.setattr("outercore.embedding.tables.npy._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("outercore.files.npy_tables._BLOCK_NUMBERS", 100)
     setting = setting_of("memory")
     for directory in (tmp_path / "run", None):
         store = setting.in_memory(directory)

@@ -17,7 +17,7 @@ import outercore as oc
 from embedded import facts, random_triples
 from other_device import DEVICE, OtherDevice
 from outercore.embedding import session
-from outercore.embedding.diverged import DivergedError
+from outercore.embedding.divergence import DivergedError
 from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.session import device_of
 from outercore.embedding.tables.placement import Placement

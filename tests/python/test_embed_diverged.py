@@ -11,7 +11,7 @@ import pytest
 
 import outercore as oc
 from embed_runs import assert_same_bits, circle, interrupt, small
-from outercore.embedding.diverged import DivergedError
+from outercore.embedding.divergence import DivergedError
 from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.session import Session

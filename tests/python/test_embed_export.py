@@ -23,7 +23,7 @@ from outercore.embedding.use.export import export
 from outercore.errors import (
     InvalidError,
 )
-from outercore.sources.triples import import_triples
+from outercore.importing.triples import import_triples
 
 
 def test_parquet_has_ids_names_and_rows(embedding: Embedding, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.session import Session
 from outercore.errors import DeviceError, InterruptError, InvalidError
-from outercore.sealed import unseal
-from outercore.sources.triples import TripleOptions, import_triples
-from outercore.storage import Storage
+from outercore.files.atomic import Storage
+from outercore.files.checked_json import unseal
+from outercore.importing.triples import TripleOptions, import_triples
 
 BUDGETS = pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
 TIMES = ("seconds", "validation_seconds", "counters")

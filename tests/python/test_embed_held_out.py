@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 import outercore as oc
 from outercore import _core
 from outercore import embedding as embeddings
+from outercore.data.triples import PARTS, HeldOut, Triples
 from outercore.embedding.config import DataConfig, EmbedConfig
 from outercore.embedding.data.parts import EmbedData, knowledge_graph
 from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import PartitionStore, sorting
 from outercore.errors import InterruptError, InvalidError
+from outercore.importing.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
-from outercore.sources.triples import TripleOptions, import_triples
-from outercore.triples import PARTS, HeldOut, Triples
 
 ENTITIES, RELATIONS = 70, 4
 SMALL: dict[str, Any] = {

@@ -28,7 +28,7 @@ from outercore.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from outercore.storage import Storage
+from outercore.files.atomic import Storage
 
 
 def test_the_best_few_do_not_depend_on_the_blocks() -> None:

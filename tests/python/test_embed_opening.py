@@ -28,7 +28,7 @@ from outercore.errors import (
     NotFoundError,
     VersionError,
 )
-from outercore.sealed import seal
+from outercore.files.checked_json import seal
 
 
 def test_an_embedding_is_opened_by_its_run_and_knows_names(

@@ -35,6 +35,7 @@ from embed_stores import (
 )
 from outercore import _core
 from outercore.cli import run
+from outercore.data.triples import PARTS
 from outercore.embedding.config import DataConfig, EmbedConfig, Swap
 from outercore.embedding.data.parts import link_graph
 from outercore.embedding.gradients import trainer as trainer_module
@@ -49,7 +50,6 @@ from outercore.embedding.tables.placement import Size, decide
 from outercore.embedding.tables.placement import order_of as order_of_run
 from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
-from outercore.triples import PARTS
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from outercore import _core
+from outercore.data.triples import Triples
 from outercore.embedding.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
 from outercore.embedding.data.parts import EmbedData
 from outercore.embedding.forecast import compare_orders
@@ -30,7 +31,6 @@ from outercore.embedding.tables.placement import (
     walks_of,
 )
 from outercore.errors import BudgetError, InvalidError
-from outercore.triples import Triples
 
 MIB = 1 << 20
 LARGE = Size(entities=1_000_000, relations=50, triples=8_000_000)

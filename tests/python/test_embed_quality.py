@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import outercore as oc
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import plan
+from outercore.importing.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
-from outercore.sources.triples import TripleOptions, import_triples
 
 ENTITIES, RELATIONS, TRIPLES = 1_600, 4, 24_000
 

@@ -30,8 +30,9 @@ from embed_runs import (
     tables,
     watch_pools,
 )
-from outercore import _native
+from outercore.base import native
 from outercore.cli import run as run_cli
+from outercore.data.triples import Triples
 from outercore.embedding import resume
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import plan
@@ -42,7 +43,6 @@ from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
 from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.tables.npy import npy_header
 from outercore.errors import (
     BudgetError,
     InterruptError,
@@ -50,12 +50,12 @@ from outercore.errors import (
     NoSpaceError,
     NotFoundError,
 )
+from outercore.files.checked_json import seal, unseal
+from outercore.files.npy_tables import npy_header
+from outercore.importing.edges import from_edge_index
+from outercore.importing.graph import GraphSource, ImportOptions, import_graph
+from outercore.importing.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
-from outercore.sealed import seal, unseal
-from outercore.sources.edges import from_edge_index
-from outercore.sources.graph import GraphSource, ImportOptions, import_graph
-from outercore.sources.triples import TripleOptions, import_triples
-from outercore.triples import Triples
 
 
 @pytest.fixture(scope="module")
@@ -396,7 +396,7 @@ def test_a_run_stays_within_its_budget(tmp_path: Path) -> None:
         pytest.skip("peak memory is read from /proc")
     for name, nodes in (("tiny", 500), ("large", 200_000)):
         shape = {"nodes": nodes, "degree": 4, "features": 1, "classes": 4, "seed": 1}
-        _native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
+        native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
     options = {
         "model": {"kind": "dot", "dim": 64},
         "negatives": {"count": 50},
@@ -557,7 +557,7 @@ def test_arrays_that_an_embedding_does_not_read_may_come_meanwhile(
 def test_of_a_plain_graph_only_the_topology_and_names_tell_it_from_another(tmp_path: Path) -> None:
     def generated(name: str, seed: int) -> oc.Graph:
         shape = {"nodes": 100, "degree": 4, "features": 1, "classes": 4, "seed": seed}
-        _native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
+        native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
         return oc.open(tmp_path / name)
 
     graph = generated("graph", 1)

@@ -26,14 +26,14 @@ from outercore.embedding import resume
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
 from outercore.embedding.gradients.trainer import table_layout
-from outercore.embedding.planned import plan_session
+from outercore.embedding.preparation import plan_session
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.bucket_counter import BucketCounter
 from outercore.embedding.tables.opening import open_store
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Placement, Size, decide, instead_of, resolved
 from outercore.errors import BudgetError, InterruptError
-from outercore.sources.triples import TripleOptions, import_triples
+from outercore.importing.triples import TripleOptions, import_triples
 
 ENTITIES = 20_000
 TOO_SMALL, ROOM = 54 << 20, 58 << 20
@@ -191,7 +191,7 @@ def test_a_run_killed_while_buckets_are_counted_begins_anew(
 
     graph, out = oc.open(hubs), tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr("outercore.embedding.planned.instead_of", killed)
+        patched.setattr("outercore.embedding.preparation.instead_of", killed)
         with pytest.raises(KeyboardInterrupt):
             oc.embed(graph.root, groups(), memory=ROOM, out=out)
     assert (out / "table/buckets.bin").exists()

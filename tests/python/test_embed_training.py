@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import embed_reference as reference
 from outercore.embedding.config import BuiltInModel, EmbedConfig, ModelConfig, ModelName
-from outercore.embedding.diverged import DivergedError
+from outercore.embedding.divergence import DivergedError
 from outercore.embedding.epochs import Epochs
 from outercore.embedding.gradients.batches import CoreBatches
 from outercore.embedding.gradients.models import CustomModel, Model, build_model

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 import outercore as oc
 from embed_stores import links_of
 from outercore.cli import app
+from outercore.data.edge_types import edge_type_key
+from outercore.data.node_numbers import NodeNumbers
+from outercore.data.triples import PARTS
 from outercore.embedding import add_features
 from outercore.errors import InvalidError
-from outercore.graph import edge_type_key
-from outercore.node_numbers import NodeNumbers
-from outercore.triples import PARTS
 from typed_fakes import COUNTS, EDGES, planted_types
 from typed_files import edges_by_type
 

@@ -24,7 +24,7 @@ from embedded import (
 from outercore.embedding.config import ModelConfig
 from outercore.embedding.data.warm_start import warm_start
 from outercore.embedding.options import configuration
-from outercore.embedding.planned import plan_session
+from outercore.embedding.preparation import plan_session
 from outercore.embedding.use.embedding import Embedding
 from outercore.embedding.use.matching import match_names
 from outercore.errors import (

@@ -15,13 +15,13 @@ import outercore as oc
 from embed_stores import MEMORY, config_of, layout_of, links_of, order_of, table_of
 from embedded import plain
 from outercore.cli import run
+from outercore.data.triples import Triples
 from outercore.embedding.data.parts import data_of
-from outercore.embedding.planned import plan_session
+from outercore.embedding.preparation import plan_session
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.tables.npy import npy_header
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.errors import InvalidError
-from outercore.triples import Triples
+from outercore.files.npy_tables import npy_header
 
 NODES = 80
 CONFIG: dict[str, Any] = {

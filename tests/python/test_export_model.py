@@ -24,8 +24,8 @@ from outercore.errors import (  # noqa: E402
     NotFoundError,
     UnsupportedError,
 )
-from outercore.server import Server, digest_of, require_known_options  # noqa: E402
-from outercore.storage import Storage  # noqa: E402
+from outercore.files.atomic import Storage  # noqa: E402
+from outercore.serving.server import Server, require_known_options  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
@@ -34,9 +34,10 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.export import export_model  # noqa: E402
+from outercore.training.exported import digest_of  # noqa: E402
+from outercore.training.model_files import load_model, save_model  # noqa: E402
 from outercore.training.models import build_model  # noqa: E402
 from outercore.training.run import train  # noqa: E402
-from outercore.training.saved import load_model, save_model  # noqa: E402
 from outercore.training.served_options import (  # noqa: E402
     EXPRESSED,
     OF_TRAINING,

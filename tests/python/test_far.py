@@ -14,7 +14,7 @@ import pytest
 
 import naive
 from far_server import FarServer
-from outercore import far
+from outercore.data import far
 from outercore.errors import (
     CorruptError,
     DeviceError,

@@ -17,8 +17,8 @@ import pytest
 import naive
 import outercore as oc
 from far_server import FarServer
-from outercore import far
-from outercore.analytics import recorded
+from outercore.analytics import recorded_run
+from outercore.data import far
 from outercore.errors import InvalidError
 
 VERBS = [["memory-server"], *(["far", verb] for verb in ("put", "list", "drop", "probe"))]
@@ -233,7 +233,7 @@ def test_run_warns_when_its_server_was_lost(
     data_set: Path, tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["run", "bfs", data_set, "--source", "3", "--set", "far_ratio=1", "--record", "none"]
-    run = recorded.unrecorded
+    run = recorded_run.unrecorded
     with FarServer(tmp_path) as server:
 
         def killing(*arguments: Any) -> Any:
@@ -243,7 +243,7 @@ def test_run_warns_when_its_server_was_lost(
 
             return run(*arguments[:-1], progress)
 
-        monkeypatch.setattr("outercore.analytics.recorded.unrecorded", killing)
+        monkeypatch.setattr("outercore.analytics.recorded_run.unrecorded", killing)
         code, out, err = outcome(*command, *server.settings(path="far"))
     assert code == 0
     assert "levels" in out

@@ -15,7 +15,7 @@ import pytest
 
 import naive
 import outercore as oc
-from outercore import far
+from outercore.data import far
 from outercore.errors import DeviceError, UnsupportedError
 
 

@@ -14,7 +14,7 @@ from torch_geometric.data import HeteroData
 import outercore as oc
 from fakes import planted
 from outercore.errors import BudgetError, InvalidError, UnsupportedError
-from outercore.forecast import Cost, Rates, expected_epoch, pipeline_seconds
+from outercore.loading.forecast import Cost, Rates, expected_epoch, pipeline_seconds
 from outercore.runs import record as records
 
 # With other programs on the cores, two threads wait for each other most of the time.

@@ -15,11 +15,12 @@ import pytest
 
 import outercore as oc
 from fakes import planted
-from outercore import _native, analytics
-from outercore.client import Client
+from outercore import analytics
+from outercore.base import native
 from outercore.errors import NotFoundError
-from outercore.sampler import NeighborSampler
-from outercore.server import Server, ServerConfig
+from outercore.loading.sampler import NeighborSampler
+from outercore.serving.client import Client
+from outercore.serving.server import Server, ServerConfig
 from outercore.training import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
 
 
@@ -56,7 +57,7 @@ def test_plans_are_made_while_grids_come_and_go(data_set: Path) -> None:
 def generated(root: Path) -> Path:
     """A data set that takes updates: the same each time."""
     described = {"nodes": 240, "degree": 6, "features": 8, "classes": 3, "seed": 1}
-    _native.generate("planted", root, described, lambda *_: None)
+    native.generate("planted", root, described, lambda *_: None)
     return root
 
 

@@ -15,9 +15,9 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
-from outercore.layouts import build_layout
-from outercore.sources.graph import ImportOptions, import_graph
-from outercore.sources.inputs import Inputs, open_inputs
+from outercore.data.layouts import build_layout
+from outercore.importing.graph import ImportOptions, import_graph
+from outercore.importing.inputs import Inputs, open_inputs
 
 NODES = 12
 RING = torch.stack([torch.arange(NODES), (torch.arange(NODES) + 1) % NODES])

@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
 from fakes import planted
-from outercore.csc import csc, edge_rows
+from outercore.data.csc import csc, edge_rows
 from slow_sampler import SlowBatch, SlowGraph, sample_hgt
 from typed_fakes import COUNTS, planted_types
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore.how_to_add import how_to_add
+from outercore.data.how_to_add import how_to_add
 from outercore.training.splits import nodes_of
 
 Run = Callable[..., tuple[int, str, str]]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.sources import dictionary
+from outercore.importing import dictionary
 from test_import_cases import edges_by_id
 
 _BIG = "900719925474099312345"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore.sources.rows import from_array
-from outercore.sources.torch_file import read_torch
+from outercore.importing.table.rows import from_array
+from outercore.importing.table.torch_file import read_torch
 from typed_files import edges_by_type
 
 Run = Any

@@ -15,7 +15,7 @@ import pytest
 
 import outercore
 from outercore import _core
-from outercore.sources.text import TextFile
+from outercore.importing.table.text import TextFile
 from test_import_cases import edges_by_id
 
 pytestmark = pytest.mark.skipif(

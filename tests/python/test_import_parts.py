@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import outercore as oc
+from outercore.data.file_ids import names_of_nodes
 from outercore.errors import InvalidError
-from outercore.file_ids import names_of_nodes
-from outercore.sources.pairs import PairList
+from outercore.importing.table.pairs import PairList
 from test_import_cases import edges_by_id
 from typed_files import edges_by_type
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.sources.typed import graph as typed_graph
-from outercore.sources.typed.schema import read_schema
+from outercore.importing.format.schema import read_schema
+from outercore.importing.typed import graph as typed_graph
 from typed_files import edges_by_type, write_table
 
 Run = Any

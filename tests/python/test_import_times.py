@@ -16,7 +16,7 @@ import pytest
 
 import outercore as oc
 from case_files import Case, cases, write_files
-from outercore.time_arrays import is_calendar_name, is_time_name
+from outercore.data.time_arrays import is_calendar_name, is_time_name
 from suggested import commands_in, without_result
 
 REFUSED_ENDS = [

@@ -12,7 +12,7 @@ import pytest
 
 import outercore as oc
 from outercore import _core
-from outercore.sources.typed import graph as typed_graph
+from outercore.importing.typed import graph as typed_graph
 from typed_files import edges_by_type, write_table
 
 pytestmark = pytest.mark.skipif(

@@ -16,11 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import outercore as oc
-from outercore import _core, _native
+from outercore import _core
+from outercore.base import native
 from outercore.errors import InvalidError
-from outercore.sources.graph import ImportOptions
-from outercore.sources.typed.graph import TypedInputs, import_typed
-from outercore.sources.typed.keys import NO_NODE, Column, Keys
+from outercore.importing.graph import ImportOptions
+from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed.keys import NO_NODE, Column, Keys
 from typed_files import edges_by_type, write_table
 
 pytestmark = pytest.mark.skipif(
@@ -189,7 +190,7 @@ def test_edges_are_those_of_a_naive_join_and_values_arrive_unchanged(tables: Tab
             if kind != "none" and keys:
                 ages = np.asarray(graph.array(f"nodes/{name}/x"))[:, 0]
                 assert ages.tolist() == [number + 0.5 * row for row in range(len(keys))]
-        assert not _native.check(graph.root, lambda *_: None)["problems"]
+        assert not native.check(graph.root, lambda *_: None)["problems"]
         assert {path.name for path in directory.glob(".*")} == set()
     finally:
         shutil.rmtree(directory)

@@ -13,8 +13,8 @@ from outercore.errors import InternalError
 from outercore.training import ModelConfig, SamplingConfig, TrainConfig
 from outercore.training import export_check as check
 from outercore.training.export import export_model
+from outercore.training.model_files import save_model
 from outercore.training.models import build_model
-from outercore.training.saved import save_model
 from outercore.training.tasks import Task
 
 FEATURES, OUTPUTS = 11, 5

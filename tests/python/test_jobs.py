@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 import naive
 import outercore as oc
 from outercore import analytics
+from outercore.analytics.scheduling import machine
+from outercore.analytics.scheduling.decide import ASSUMED_TURNING_POINT, Measurement, Table
+from outercore.analytics.scheduling.launch import JobState, load_states, run_jobs
+from outercore.analytics.scheduling.needs import Request, estimate, graph_shape
 from outercore.cli.jobs import parse, read_requests
+from outercore.data.graph import Graph
 from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError
-from outercore.graph import Graph
 from outercore.runs.lock import only_one
-from outercore.scheduling import machine
-from outercore.scheduling.decide import ASSUMED_TURNING_POINT, Measurement, Table
-from outercore.scheduling.launch import JobState, load_states, run_jobs
-from outercore.scheduling.needs import Request, estimate, graph_shape
 
 CORE = min(os.sched_getaffinity(0))
 MIB = 1 << 20

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 
 import outercore as oc
 from embedded import embed, facts, random_triples
-from outercore import _native
+from outercore.base import native
 from outercore.cli import app
 from outercore.embedding import add_features
 from outercore.errors import CorruptError
-from outercore.server import Server
+from outercore.serving.server import Server
 from test_live import CONFIG, X, random_model, trained, update
 from test_serve import ask
 
@@ -63,7 +63,7 @@ def flipped(root: Path, key: str, bit: int) -> None:
 
 
 def is_sound(root: Path) -> bool:
-    return bool(_native.check(root, None)["sound"])
+    return bool(native.check(root, None)["sound"])
 
 
 def manifest(root: Path) -> bytes:

@@ -10,8 +10,8 @@ import pytest
 
 import naive
 import outercore as oc
-from outercore import names
-from outercore.likeness import closest, hint_like, suggestion
+from outercore.base.likeness import closest, hint_like, suggestion
+from outercore.data import names
 
 RELATIONS = [
     "/location/country/form_of_government",

@@ -18,11 +18,11 @@ from torch_geometric.sampler import NegativeSampling
 import outercore as oc
 from fakes import write_graph
 from multigraph import imported
-from outercore import link_loader
-from outercore.csc import Edges, csc, edge_rows
+from outercore.data.csc import Edges, csc, edge_rows
 from outercore.errors import InvalidError
-from outercore.link_seeds import all_links
-from outercore.reference import permutation_at
+from outercore.loading import link_loader
+from outercore.loading.link_seeds import all_links
+from outercore.loading.reference import permutation_at
 from typed_fakes import planted_types
 
 WRITES = ("author", "writes", "paper")
@@ -112,7 +112,7 @@ def test_all_edges_are_links_in_the_order_of_the_import_however_they_are_read(
     undirected: bool, self_loops: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a row of the import is no edge, or two."""
-    monkeypatch.setattr("outercore.csc._BLOCK", block)
+    monkeypatch.setattr("outercore.data.csc._BLOCK", block)
     graph = imported(
         tmp_path / "graph", nodes=60, edges=500, undirected=undirected, self_loops=self_loops
     )

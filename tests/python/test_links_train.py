@@ -41,9 +41,9 @@ from outercore.training.links.data import open_links  # noqa: E402
 from outercore.training.links.negatives import Negatives  # noqa: E402
 from outercore.training.links.order import EpochOrder  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
+from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.models import Hop, Network, build_model  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 DIRECTIONS = pytest.mark.parametrize("undirected", [False, True], ids=["directed", "undirected"])

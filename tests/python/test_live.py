@@ -17,10 +17,10 @@ import pytest
 import torch
 
 import outercore as oc
-from outercore import _native
+from outercore.base import native
 from outercore.errors import InvalidError
-from outercore.loader import NeighborLoader
-from outercore.server import Server, ServerConfig
+from outercore.loading.loader import NeighborLoader
+from outercore.serving.server import Server, ServerConfig
 from outercore.training import (
     ModelConfig,
     OptimiserConfig,
@@ -29,7 +29,7 @@ from outercore.training import (
     train,
 )
 from outercore.training.degrees import in_degrees
-from outercore.training.saved import load_model
+from outercore.training.model_files import load_model
 from test_serve import ask, infer, outputs, question
 
 COLUMNS = 5
@@ -364,6 +364,6 @@ def test_every_verb_sees_what_a_killed_server_has_acknowledged(tmp_path: Path) -
     described = json.loads(outercore("info", graph.root, "--json"))
     assert described["node_types"]["node"]["count"] == 41
     opened = oc.open(graph.root)
-    report = _native.check(opened.root, lambda *_: None)
+    report = native.check(opened.root, lambda *_: None)
     assert (report["sound"], report["updates"]) == (True, 0)
     np.testing.assert_array_equal(opened.array("sources"), written.array("sources"))

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import outercore as oc
+from outercore.data.many_graphs import ManyGraphs
 from outercore.errors import InvalidError, NotFoundError
-from outercore.many_graphs import ManyGraphs
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 from outercore.training import ModelConfig
 from outercore.training.config import GraphConfig, LinkConfig
 from test_live import CONFIG, Model, outercore, random_model, update

@@ -18,7 +18,7 @@ from torch_geometric.utils import trim_to_layer
 
 import outercore as oc
 from fakes import checksum, planted, write_npy
-from outercore import reference
+from outercore.loading import reference
 
 FANOUTS = [4, 3]
 MIB = 1 << 20

@@ -15,7 +15,7 @@ import torch
 
 import outercore as oc
 from fakes import planted
-from outercore.config.fields import plain_json
+from outercore.base.fields import plain_json
 from outercore.errors import from_core
 from outercore.training.config import TrainConfig
 
@@ -134,7 +134,7 @@ def _as_pyg(graph: oc.Graph) -> Any:
 
 
 def _import_options(**given: Any) -> Any:
-    from outercore.sources.graph import ImportOptions
+    from outercore.importing.graph import ImportOptions
 
     return ImportOptions(**given)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from outercore.data.many_graphs import ADDED, FIRST, REMOVED, ManyGraphs
 from outercore.errors import CorruptError
-from outercore.many_graphs import ADDED, FIRST, REMOVED, ManyGraphs
 from outercore.training.graph_batches import GraphReader
 from outercore.training.graph_inputs import NodeInputs
 

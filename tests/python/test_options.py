@@ -12,9 +12,9 @@ import typer.main
 from typer.core import TyperOption
 
 from outercore.analytics import ALGORITHMS, RunConfig
+from outercore.base.fields import Configuration
+from outercore.base.options import Field, configuration, fields, parse_settings
 from outercore.cli import app
-from outercore.config.fields import Configuration
-from outercore.config.options import Field, configuration, fields, parse_settings
 from outercore.embedding.config import EmbedConfig
 from outercore.training.config import TrainConfig
 

@@ -17,9 +17,8 @@ import pytest
 
 import outercore as oc
 from fakes import FakeGraph, planted
-from outercore import outputs
-from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError
-from outercore.outputs import (
+from outercore.data import outputs
+from outercore.data.outputs import (
     TABLES,
     VALUES,
     check_output,
@@ -27,6 +26,7 @@ from outercore.outputs import (
     table_file,
     write_node_values,
 )
+from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError
 
 
 def read(path: Path) -> pa.Table:

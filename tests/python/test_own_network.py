@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from typer.testing import CliRunner  # noqa: E402
 
 import outercore as oc  # noqa: E402
-from outercore import _native  # noqa: E402
+from outercore.base import native  # noqa: E402
 from outercore.cli import app  # noqa: E402
 from outercore.errors import (  # noqa: E402
     InterruptError,
@@ -23,7 +23,7 @@ from outercore.errors import (  # noqa: E402
     UnsupportedError,
 )
 from outercore.runs.progress import Observer  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
+from outercore.training.model_files import load_model  # noqa: E402
 
 OPTIONS: dict[str, Any] = {
     "fanout": (4, 3),
@@ -68,7 +68,7 @@ NUMBER = 3
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("own") / "graph"
     described = {"nodes": 500, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    _native.generate("planted", root, described, lambda *_: None)
+    native.generate("planted", root, described, lambda *_: None)
     return root
 
 
@@ -228,7 +228,7 @@ def test_the_command_trains_resumes_and_evaluates(planted: Path, code: str, tmp_
 
 
 def test_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
-    from outercore.own_code import digest_of, from_place
+    from outercore.runs.custom_code import digest_of, from_place
 
     found = []
     for place, aggregation in (("a", "max"), ("b", "sum")):
@@ -247,7 +247,7 @@ def test_a_partial_function_decides_what_it_binds() -> None:
     from torch_geometric.nn import GCN
 
     from outercore.training.config import ModelConfig
-    from outercore.training.own import build_own, own_code
+    from outercore.training.custom_network import build_own, own_code
 
     own = own_code(partial(GCN, hidden_channels=5))
     network: Any = build_own(own, ModelConfig(hidden=8), 2, 12, 4)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore import _native
-from outercore.client import Client
-from outercore.server import Server
+from outercore.base import native
+from outercore.serving.client import Client
+from outercore.serving.server import Server
 from test_live import CONFIG, outercore, random_model, trained, update
 from test_serve import ask
 
@@ -28,7 +28,7 @@ CONSTANT = 48 * MIB
 CHILD = """
 import sys
 import outercore as oc
-from outercore.stored_graph import StoredGraph
+from outercore.data.stored_graph import StoredGraph
 
 def status(field):
     with open("/proc/self/status") as lines:
@@ -114,7 +114,7 @@ def test_a_cut_log_is_found_by_check_and_refused_by_the_others(tmp_path: Path) -
     (log,) = (graph.root / "live").glob("*.log")
     whole = log.read_bytes()
     log.write_bytes(whole[:-1])
-    report = _native.check(graph.root, lambda *_: None)
+    report = native.check(graph.root, lambda *_: None)
     assert not report["sound"]
     (problem,) = report["problems"]
     assert "ends with update 2" in problem["message"]
@@ -134,8 +134,8 @@ def test_a_log_of_four_budgets_is_counted_and_folded_within_the_budget(tmp_path:
     nodes, columns = 17_000, 1024
     shape = {"nodes": nodes, "degree": 2, "features": columns, "classes": 2, "seed": 1}
     root, tiny = tmp_path / "graph", tmp_path / "tiny"
-    _native.generate("planted", root, {**shape, "memory": 64 * MIB}, lambda *_: None)
-    _native.generate("planted", tiny, {**shape, "nodes": 100, "memory": 64 * MIB}, lambda *_: None)
+    native.generate("planted", root, {**shape, "memory": 64 * MIB}, lambda *_: None)
+    native.generate("planted", tiny, {**shape, "nodes": 100, "memory": 64 * MIB}, lambda *_: None)
     run = trained(oc.open(tiny), "sage", tmp_path / "sage")
     row = np.arange(columns) % 10
     config = replace(CONFIG, memory="2GiB")
@@ -156,4 +156,4 @@ def test_a_log_of_four_budgets_is_counted_and_folded_within_the_budget(tmp_path:
         assert int(child.stdout) < 16 * MIB + CONSTANT, work
     graph = oc.open(root)
     assert (graph.array("x")[[0, nodes - 1]] == row).all()
-    assert _native.check(root, lambda *_: None)["sound"]
+    assert native.check(root, lambda *_: None)["sound"]

@@ -216,7 +216,7 @@ FAR = """
 import os, sys, tempfile, warnings
 warnings.simplefilter("ignore")
 import outercore as oc
-from outercore import far
+from outercore.data import far
 
 token = far.new_token(tempfile.mkdtemp() + "/far.token")
 server = far.MemoryServer("64MiB", token, listen=["127.0.0.1:0"])

@@ -20,7 +20,7 @@ from torch_geometric.utils import coalesce, k_hop_subgraph, subgraph
 
 import outercore as oc
 from multigraph import imported
-from outercore.loader_arguments import ARGUMENTS
+from outercore.loading.loader_arguments import ARGUMENTS
 from typed_fakes import COUNTS, EDGES, WIDTHS, planted_types
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "pyg.md"

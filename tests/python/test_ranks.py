@@ -15,8 +15,8 @@ from torch import distributed, multiprocessing
 
 import outercore as oc
 from fakes import planted
-from outercore import reference
-from outercore.ranks import require_one_process, share_of
+from outercore.loading import reference
+from outercore.loading.ranks import require_one_process, share_of
 from outercore.training import train
 
 OPTIONS = {"seed": 3, "memory": "32MiB", "threads": 1}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outercore.reference import (
+from outercore.loading.reference import (
     ReferenceBatch,
     batch_seeds,
     below,

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("plotly")
 
 from outercore.errors import CorruptError, NotFoundError
-from outercore.report import charts, write_report
-from outercore.report.runs import Run, load_runs
+from outercore.runs.report import charts, write_report
+from outercore.runs.report.runs import Run, load_runs
 
 
 def record(score: float = 0.8, *, metric: str = "accuracy") -> dict[str, Any]:
@@ -115,7 +115,7 @@ def test_a_full_device_is_named_and_leaves_the_page_that_was_there(
 
     run = write(tmp_path / "run", record())
     (tmp_path / "report.html").write_text("before")
-    monkeypatch.setattr("outercore.outputs._opened", lambda path: Full(path, "w"))
+    monkeypatch.setattr("outercore.data.outputs._opened", lambda path: Full(path, "w"))
     code, _, err = outcome("report", run, "--out", "report.html")
     assert code == 1
     assert "error: `report.html`: no space left on the device\nhint: free some space" in err

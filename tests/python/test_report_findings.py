@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import outercore as oc
-from outercore import _native
+from outercore.base import native
 
 pytest.importorskip("plotly")
 
-from outercore.report import charts, write_report
-from outercore.report.drawing import byte_unit, counted, empty, time_unit
-from outercore.report.findings import bottleneck, warnings
-from outercore.report.runs import AlgorithmRun, EmbeddingRun, Run
+from outercore.runs.report import charts, write_report
+from outercore.runs.report.drawing import byte_unit, counted, empty, time_unit
+from outercore.runs.report.findings import bottleneck, warnings
+from outercore.runs.report.runs import AlgorithmRun, EmbeddingRun, Run
 from test_report import record, write
 from test_report_runs import record as algorithm_record
 
@@ -170,7 +170,7 @@ def test_options_that_differ_stand_before_what_all_share(tmp_path: Path) -> None
 def test_an_embedding_without_metrics_has_no_heading_for_them(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     described = {"nodes": 200, "degree": 6, "features": 8, "classes": 3, "seed": 1}
-    _native.generate("planted", tmp_path / "graph", described, lambda *_: None)
+    native.generate("planted", tmp_path / "graph", described, lambda *_: None)
     oc.embed(tmp_path / "graph", out=tmp_path / "run", dim=4, epochs=1, negatives=10, threads=1)
     file = tmp_path / "run" / "record.json"
     for headings, metrics in ((1, None), (0, [])):

@@ -18,9 +18,9 @@ from outercore.runs import record as records
 
 pytest.importorskip("plotly")
 
-from outercore.report import algorithm_charts as charts
-from outercore.report import write_report
-from outercore.report.runs import AlgorithmRun, load_runs
+from outercore.runs.report import algorithm_charts as charts
+from outercore.runs.report import write_report
+from outercore.runs.report.runs import AlgorithmRun, load_runs
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("plotly")
 
-from outercore.report import write_report
+from outercore.runs.report import write_report
 from test_report import record, write
 from test_report_runs import record as algorithm_record
 

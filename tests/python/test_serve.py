@@ -20,12 +20,12 @@ import pytest
 import torch
 
 import outercore as oc
-from outercore import _native
+from outercore.base import native
 from outercore.errors import BudgetError, DeviceError, InvalidError, NotFoundError
-from outercore.loader import NeighborLoader
-from outercore.server import Server, ServerConfig, model_of
-from outercore.sources.graph import ImportOptions, import_graph
-from outercore.sources.inputs import Inputs, open_inputs
+from outercore.importing.graph import ImportOptions, import_graph
+from outercore.importing.inputs import Inputs, open_inputs
+from outercore.loading.loader import NeighborLoader
+from outercore.serving.server import Server, ServerConfig
 from outercore.training import (
     ModelConfig,
     OptimiserConfig,
@@ -35,7 +35,8 @@ from outercore.training import (
     train,
 )
 from outercore.training.degrees import in_degrees
-from outercore.training.saved import load_model
+from outercore.training.exported import model_of
+from outercore.training.model_files import load_model
 
 CONFIG = ServerConfig(port=0, memory="64MiB", deadline_ms=60_000)
 KINDS = ["sage", "gcn", "gin", "gat", "mlp"]
@@ -45,7 +46,7 @@ KINDS = ["sage", "gcn", "gin", "gat", "mlp"]
 def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
     root = tmp_path_factory.mktemp("serve") / "graph"
     described = {"nodes": 500, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    _native.generate("planted", root, described, lambda *_: None)
+    native.generate("planted", root, described, lambda *_: None)
     return oc.open(root)
 
 
@@ -210,7 +211,7 @@ def test_what_cannot_be_served_is_refused_before_it_listens(
     with pytest.raises(NotFoundError, match="give a finished run"):
         Server(graph.root, tmp_path, ServerConfig(port=0))
     described = {"nodes": 50, "degree": 4, "features": 5, "classes": 4, "seed": 1}
-    _native.generate("planted", tmp_path / "other", described, lambda *_: None)
+    native.generate("planted", tmp_path / "other", described, lambda *_: None)
     with pytest.raises(InvalidError, match="5 columns, the model was trained on 12"):
         Server(tmp_path / "other", runs["sage"], ServerConfig(port=0))
     with Server(graph.root, runs["sage"], ServerConfig(port=0)) as running:

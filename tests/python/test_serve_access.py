@@ -21,7 +21,7 @@ from tritonclient.utils import InferenceServerException
 
 import outercore as oc
 from outercore.errors import DeviceError, InvalidError, NotFoundError, UnsupportedError
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 from test_live import CONFIG, random_model, trained
 from test_serve import ask
 

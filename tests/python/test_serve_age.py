@@ -14,7 +14,7 @@ import tritonclient.grpc as triton
 
 import outercore as oc
 from outercore.errors import InvalidError
-from outercore.server import Server
+from outercore.serving.server import Server
 from test_live import CONFIG, random_model, trained
 from test_serve import ask, question
 

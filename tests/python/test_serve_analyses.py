@@ -18,7 +18,7 @@ import outercore as oc
 from outercore.analytics import ALGORITHMS
 from outercore.analytics.request import algorithm_of
 from outercore.errors import DeviceError, InvalidError, UnsupportedError
-from outercore.server import Server
+from outercore.serving.server import Server
 from test_live import CONFIG, random_model, trained
 from test_serve import ask
 

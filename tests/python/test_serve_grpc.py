@@ -17,7 +17,7 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from outercore.server import Server
+from outercore.serving.server import Server
 from test_live import CONFIG, random_model, trained, update
 from test_serve import ask, infer, outputs
 from test_serve_metrics import scrape

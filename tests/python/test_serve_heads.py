@@ -11,17 +11,17 @@ import pytest
 import torch
 
 import outercore as oc
-from outercore import _native
+from outercore.base import native
+from outercore.data.many_graphs import ManyGraphs
 from outercore.errors import InvalidError
-from outercore.loader import NeighborLoader
-from outercore.many_graphs import ManyGraphs
-from outercore.server import Server
+from outercore.loading.loader import NeighborLoader
+from outercore.serving.server import Server
 from outercore.training import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
 from outercore.training.config import GraphConfig, LinkConfig, RunConfig
 from outercore.training.degrees import in_degrees
 from outercore.training.graph_batches import GraphBatch, GraphReader
 from outercore.training.graph_inputs import node_inputs
-from outercore.training.saved import load_model
+from outercore.training.model_files import load_model
 from test_live import outercore
 from test_serve import CONFIG, ask, outputs
 
@@ -76,7 +76,7 @@ def expected_scores(graph: oc.Graph, run: Path, pairs: np.ndarray, *, seed: int)
 def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
     root = tmp_path_factory.mktemp("links") / "graph"
     described = {"nodes": NODES, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    _native.generate("planted", root, described, lambda *_: None)
+    native.generate("planted", root, described, lambda *_: None)
     return oc.open(root)
 
 

@@ -14,7 +14,7 @@ import tritonclient.http
 
 import outercore as oc
 from outercore.errors import InvalidError, NotFoundError
-from outercore.server import Server
+from outercore.serving.server import Server
 from outercore.training import ModelConfig
 from outercore.training.config import GraphConfig, LinkConfig
 from test_live import COLUMNS, CONFIG, Model, random_model, trained

@@ -16,9 +16,9 @@ import tritonclient.grpc
 import tritonclient.http
 
 import outercore as oc
-from outercore import _native
+from outercore.base import native
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 from outercore.training import export_model
 
 CONFIG = ServerConfig(port=0, grpc_port=0, memory="64MiB", deadline_ms=60_000)
@@ -29,7 +29,7 @@ NODES = [7, 9, 7, 499]
 def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("load") / "graph"
     described = {"nodes": 500, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    _native.generate("planted", root, described, lambda *_: None)
+    native.generate("planted", root, described, lambda *_: None)
     return root
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from outercore.server import Server
+from outercore.serving.server import Server
 from slow_clients import GoodClient
 from test_live import CONFIG, random_model, trained
 from test_serve_slow import MOST_P99_MS, SLACK, Running, started

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 from test_live import CONFIG, X, random_model, trained, update
 from test_serve import ask, infer, question
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from outercore.server import Server
+from outercore.serving.server import Server
 from test_live import CONFIG, random_model, trained
 from test_serve import ask, question
 

@@ -19,7 +19,7 @@ import pytest
 import trustme
 
 import outercore as oc
-from outercore.server import Server
+from outercore.serving.server import Server
 from slow_clients import Attack, GoodClient, Slow, kinds
 from test_live import CONFIG, random_model, trained
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outercore.server import Server
+from outercore.serving.server import Server
 from test_live import CONFIG, random_model, trained, update
 from test_serve import ask, infer
 from test_serve_metrics import scrape

@@ -19,11 +19,11 @@ from torch_geometric.data import Data
 
 import outercore as oc
 from multigraph import imported, rows
+from outercore.data.many_graphs import ManyGraphs
 from outercore.errors import InvalidError
-from outercore.many_graphs import ManyGraphs
-from outercore.server import Server, ServerConfig
-from outercore.sources.graph import ImportOptions, import_graph
-from outercore.sources.inputs import Inputs, open_inputs
+from outercore.importing.graph import ImportOptions, import_graph
+from outercore.importing.inputs import Inputs, open_inputs
+from outercore.serving.server import Server, ServerConfig
 from outercore.training import (
     BudgetConfig,
     ModelConfig,
@@ -37,8 +37,8 @@ from outercore.training.config import GraphConfig, LinkConfig
 from outercore.training.degrees import in_degrees
 from outercore.training.graph_inputs import input_name, node_inputs
 from outercore.training.graph_work import graph_network
+from outercore.training.model_files import load_model
 from outercore.training.models import build_model
-from outercore.training.saved import load_model
 from outercore.training.tasks import Task
 from served_models import (
     answers,

@@ -16,7 +16,7 @@ from tritonclient.grpc import service_pb2
 
 import outercore as oc
 from multigraph import imported
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 from served_models import message, send
 from test_serve import ask, outputs
 from test_served_answers import node_run

@@ -12,9 +12,9 @@ import pytest
 
 import naive
 import outercore as oc
+from outercore.base.display import Forecast, Plan, html_table
 from outercore.embedding.use.neighbours import Nearest
-from outercore.sampler import SampledSubgraph
-from outercore.shown import Forecast, Plan, html_table
+from outercore.loading.sampler import SampledSubgraph
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from outercore.errors import InvalidError, OutercoreError, UnsupportedError
-from outercore.sources import graph as graph_module
-from outercore.sources import named, rows
-from outercore.sources.graph import ImportOptions, import_graph
-from outercore.sources.inputs import Inputs, open_inputs
-from outercore.sources.rows import open_rows
-from outercore.sources.splits import SplitChoice, open_split
+from outercore.importing import graph as graph_module
+from outercore.importing.format import by_name
+from outercore.importing.graph import ImportOptions, import_graph
+from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.splits import SplitChoice, open_split
+from outercore.importing.table import rows
+from outercore.importing.table.rows import open_rows
 
 
 class RecordingImporter:
@@ -255,9 +256,9 @@ def test_the_archive_layout_of_large_ogb_sets_is_read(
 
 
 def test_names_are_looked_up_in_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert named._pyg_class("cora") == ("Planetoid", "Cora")
-    assert named._pyg_class("Reddit") == ("Reddit", None)
-    assert named._pyg_class("WebKB/Texas") == ("WebKB", "Texas")
+    assert by_name._pyg_class("cora") == ("Planetoid", "Cora")
+    assert by_name._pyg_class("Reddit") == ("Reddit", None)
+    assert by_name._pyg_class("WebKB/Texas") == ("WebKB", "Texas")
     monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
     with pytest.raises(UnsupportedError, match="package `ogb` is not installed"):
         open_inputs(Inputs(("ogb:ogbn-arxiv",)))

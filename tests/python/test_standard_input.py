@@ -16,7 +16,7 @@ import pytest
 
 import outercore as oc
 from outercore.errors import NoSpaceError
-from outercore.sources import standard_input
+from outercore.importing.table import standard_input
 from test_import_cases import edges_by_id
 
 EDGES = [[0, 1], [1, 2], [2, 0]]
@@ -77,7 +77,7 @@ def test_the_same_pipe_resumes_a_stopped_import(
 
     pipe(monkeypatch, TEXT)
     with monkeypatch.context() as patch:
-        patch.setattr("outercore._native.Importer.finish", stop)
+        patch.setattr("outercore.base.native.Importer.finish", stop)
         assert outcome("import", "/dev/stdin:src,dst", "--out", "g")[0] == 130
     assert [path.name for path in Path().glob(".*stdin*")] == []
     pipe(monkeypatch, TEXT)

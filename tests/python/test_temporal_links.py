@@ -24,8 +24,8 @@ from outercore.errors import (  # noqa: E402
     OutercoreError,
     UnsupportedError,
 )
-from outercore.sources.graph import ImportOptions  # noqa: E402
-from outercore.sources.typed.graph import TypedInputs, import_typed  # noqa: E402
+from outercore.importing.graph import ImportOptions  # noqa: E402
+from outercore.importing.typed.graph import TypedInputs, import_typed  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     LinkConfig,
@@ -37,8 +37,8 @@ from outercore.training.config import (  # noqa: E402
 )
 from outercore.training.graph_work import GraphWork  # noqa: E402
 from outercore.training.loaders import neighbor_loader  # noqa: E402
+from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.run import evaluate, plan, resume, train  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
 from outercore.training.temporal.links import PARTS, timed_links  # noqa: E402
 from outercore.training.temporal.network import TimeEncoding  # noqa: E402
 from outercore.training.temporal.work import TemporalLinkWork  # noqa: E402

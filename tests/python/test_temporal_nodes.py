@@ -16,9 +16,9 @@ import outercore as oc  # noqa: E402
 from observers import StopAfter, terminate  # noqa: E402
 from outercore.cli import run  # noqa: E402
 from outercore.errors import InterruptError, NotFoundError, UnsupportedError  # noqa: E402
-from outercore.sources.graph import ImportOptions  # noqa: E402
-from outercore.sources.splits import SplitChoice  # noqa: E402
-from outercore.sources.typed.graph import TypedInputs, import_typed  # noqa: E402
+from outercore.importing.graph import ImportOptions  # noqa: E402
+from outercore.importing.splits import SplitChoice  # noqa: E402
+from outercore.importing.typed.graph import TypedInputs, import_typed  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
@@ -27,8 +27,8 @@ from outercore.training.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
+from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
 
 torch.set_num_threads(1)
 USERS, VISITS = 40, 1200

@@ -59,7 +59,7 @@ def test_nodes_of_several_types_have_their_type(outcome: Any) -> None:
 def test_without_pandas_the_message_says_what_to_install(
     follows: oc.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outercore.outputs.find_spec", lambda _: None)
+    monkeypatch.setattr("outercore.data.outputs.find_spec", lambda _: None)
     with pytest.raises(UnsupportedError, match="pip install pandas"):
         follows.to_pandas()
 

@@ -11,7 +11,7 @@ import pytest
 
 import torch_pickles as made
 from outercore.errors import InvalidError
-from outercore.sources.torch_file import read_torch
+from outercore.importing.table.torch_file import read_torch
 from torch_pickles import number, several
 
 zero = made.zero_dimensional

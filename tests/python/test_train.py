@@ -30,11 +30,11 @@ from outercore.errors import (  # noqa: E402
     NoSpaceError,
     NotFoundError,
 )
+from outercore.files.atomic import device_errors  # noqa: E402
 from outercore.runs.places import new_run  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.scalars import Scalars  # noqa: E402
 from outercore.runs.stop import StopRequest, stop_on_signals  # noqa: E402
-from outercore.storage import device_errors  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
@@ -44,9 +44,9 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.loop import Trainer  # noqa: E402
+from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
 from outercore.training.tasks import Task, detect_task  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from outercore.config.sizes import format_size, parse_size
+from outercore.base.sizes import format_size, parse_size
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
 from outercore.training.config import (

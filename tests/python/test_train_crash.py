@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
-from outercore import outputs  # noqa: E402
+from outercore.data import outputs  # noqa: E402
 from outercore.errors import InterruptError, NoSpaceError, OutercoreError  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
@@ -27,9 +27,9 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.loop import Trainer  # noqa: E402
+from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
 from test_checkpoint import CrashError, FaultyStorage  # noqa: E402
 from test_outputs import limited, no_space  # noqa: E402
 

@@ -18,7 +18,9 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from fakes import seal  # noqa: E402
 from observers import StopAfter, terminate  # noqa: E402
-from outercore import _native  # noqa: E402
+from outercore.base import native  # noqa: E402
+from outercore.data.far import FarOptions  # noqa: E402
+from outercore.data.many_graphs import ManyGraphs  # noqa: E402
 from outercore.errors import (  # noqa: E402
     BudgetError,
     CorruptError,
@@ -26,12 +28,10 @@ from outercore.errors import (  # noqa: E402
     InvalidError,
     NotFoundError,
 )
-from outercore.far import FarOptions  # noqa: E402
-from outercore.many_graphs import ManyGraphs  # noqa: E402
+from outercore.importing.graph import import_graph  # noqa: E402
+from outercore.importing.inputs import Inputs, open_inputs  # noqa: E402
+from outercore.importing.splits import SplitChoice  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
-from outercore.sources.graph import import_graph  # noqa: E402
-from outercore.sources.inputs import Inputs, open_inputs  # noqa: E402
-from outercore.sources.splits import SplitChoice  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     GraphConfig,
@@ -51,8 +51,8 @@ from outercore.training.graph_batches import (  # noqa: E402
 from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs  # noqa: E402
 from outercore.training.graph_models import GraphNetwork, pooled  # noqa: E402
 from outercore.training.metrics import Errors  # noqa: E402
+from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gat", "gin", "mlp")
@@ -346,11 +346,11 @@ def test_a_run_is_not_resumed_on_other_labels(copied: Path, tmp_path: Path) -> N
     with pytest.raises(InterruptError):
         train(copied, config(), out=tmp_path / "run", observer=StopAfter(2, terminate))
     labels = oc.open(copied).array("graphs/y")
-    _native.add_array(copied, "graphs/other", labels, "")
+    native.add_array(copied, "graphs/other", labels, "")
     resume(tmp_path / "run", observer=Observer())
     with pytest.raises(InterruptError):
         train(copied, config(), out=tmp_path / "again", observer=StopAfter(2, terminate))
-    _native.add_array(copied, "graphs/y", 1 - labels, "")
+    native.add_array(copied, "graphs/y", 1 - labels, "")
     with pytest.raises(InvalidError, match="changed since the run began"):
         resume(tmp_path / "again")
 
@@ -361,7 +361,7 @@ def test_missing_labels_count_neither_in_the_loss_nor_in_the_score(
     classes = oc.open(copied).array("graphs/y").astype(np.float32)
     labels = np.stack([classes, np.full(60, np.nan, np.float32), 1 - classes], axis=1)
     labels[::5, 0] = np.nan
-    _native.add_array(copied, "graphs/y", labels, "")
+    native.add_array(copied, "graphs/y", labels, "")
     settings = config(epochs=12, metric="auto", features="degree")
     record = train(copied, settings, out=tmp_path / "run")
     assert record["description"]["task"] == "graph multi-label"
@@ -371,7 +371,7 @@ def test_missing_labels_count_neither_in_the_loss_nor_in_the_score(
 
 def test_numbers_are_learnt_in_their_unit(copied: Path, tmp_path: Path) -> None:
     sizes = np.diff(ManyGraphs(oc.open(copied)).starts)
-    _native.add_array(copied, "graphs/size", sizes * 100.0 + 1000.5, "")
+    native.add_array(copied, "graphs/size", sizes * 100.0 + 1000.5, "")
     settings = config(epochs=15, metric="rmse", features="degree", labels="size", readout="sum")
     settings = replace(settings, model=replace(settings.model, dropout=0.0))
     record = train(copied, settings, out=tmp_path / "run")
@@ -392,7 +392,7 @@ def test_a_data_set_of_one_graph_and_one_without_splits_say_so(
     data_set: Path, tmp_path: Path
 ) -> None:
     shape = {"nodes": 50, "degree": 4, "features": 4, "classes": 2, "seed": 1}
-    _native.generate("planted", tmp_path / "tiny", shape, lambda *_: None)
+    native.generate("planted", tmp_path / "tiny", shape, lambda *_: None)
     with pytest.raises(NotFoundError, match="expected many graphs, found one"):
         train(tmp_path / "tiny", config(), out=tmp_path / "one")
     with pytest.raises(NotFoundError, match="--task graph"):
@@ -414,7 +414,7 @@ def test_an_import_that_was_killed_before_the_graphs_is_completed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(_native, "add_array", killed)
+        patched.setattr(native, "add_array", killed)
         with pytest.raises(KeyboardInterrupt):
             import_graph(source, tmp_path / "out")
     with pytest.raises(NotFoundError, match="found one"):

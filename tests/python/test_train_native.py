@@ -16,12 +16,12 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from outercore import _core, cli  # noqa: E402
 from outercore.errors import InterruptError  # noqa: E402
+from outercore.importing.edges import from_edge_index  # noqa: E402
+from outercore.importing.graph import GraphSource, NodeArray, import_graph  # noqa: E402
+from outercore.importing.table.rows import from_array  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
-from outercore.sources.edges import from_edge_index  # noqa: E402
-from outercore.sources.graph import GraphSource, NodeArray, import_graph  # noqa: E402
-from outercore.sources.rows import from_array  # noqa: E402
 from outercore.training import TrainConfig, evaluate, resume, train  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
+from outercore.training.model_files import load_model  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not hasattr(_core, "Importer"), reason="the native module has no importer yet"

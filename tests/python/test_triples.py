@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 import outercore as oc
-from outercore._native import Importer
+from outercore.base.native import Importer
+from outercore.data.names import Names
 from outercore.errors import InvalidError, NotFoundError
-from outercore.names import Names
-from outercore.sources.triples import TripleOptions, import_triples
+from outercore.importing.triples import TripleOptions, import_triples
 
 Rows = list[tuple[str, str, str]]
 

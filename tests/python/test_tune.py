@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 import naive
 import outercore as oc
 from outercore import analytics
+from outercore.analytics.scheduling import measure
+from outercore.analytics.scheduling.config import TuneConfig
+from outercore.analytics.scheduling.decide import GraphShape, Table
+from outercore.analytics.scheduling.files import load_table, store, table_path
+from outercore.analytics.scheduling.measure import tune
+from outercore.analytics.scheduling.needs import Work, graph_shape, least_budget, local_budget
+from outercore.data.graph import Graph
 from outercore.errors import InvalidError
-from outercore.graph import Graph
 from outercore.runs.lock import only_one
-from outercore.scheduling import measure
-from outercore.scheduling.config import TuneConfig
-from outercore.scheduling.decide import GraphShape, Table
-from outercore.scheduling.files import load_table, store, table_path
-from outercore.scheduling.measure import tune
-from outercore.scheduling.needs import Work, graph_shape, least_budget, local_budget
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -78,7 +78,7 @@ def test_the_shape_of_a_graph_is_that_of_its_in_degrees(
     degrees = np.bincount(target, minlength=120)
     expected = GraphShape(120, 3000, round(float(degrees.std() / degrees.mean()), 6))
     assert graph_shape(Graph(root)) == expected
-    monkeypatch.setattr("outercore.scheduling.needs._ROWS", 7)
+    monkeypatch.setattr("outercore.analytics.scheduling.needs._ROWS", 7)
     assert graph_shape(Graph(root)) == expected
 
 

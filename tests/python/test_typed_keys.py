@@ -17,19 +17,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import outercore as oc
-from outercore import _native
-from outercore.batch_arrays import batch_arrays
+from outercore.base import native
+from outercore.data.batch_arrays import batch_arrays
+from outercore.data.graph import Graph
+from outercore.data.names import KEY, Names
+from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.graph import Graph
-from outercore.names import KEY, Names
-from outercore.node_numbers import NodeNumbers
-from outercore.own_code import from_place
-from outercore.sources.graph import ImportOptions, NodeArray
-from outercore.sources.rows import RowSource
-from outercore.sources.triples import names_of
-from outercore.sources.typed.graph import TypedInputs, import_typed
-from outercore.sources.typed.labels import random_splits
-from outercore.training.typed.labelled import LabelledNodes
+from outercore.importing.graph import ImportOptions, NodeArray
+from outercore.importing.table.rows import RowSource
+from outercore.importing.triples import names_of
+from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed.labels import random_splits
+from outercore.runs.custom_code import from_place
+from outercore.training.typed.labelled_type import LabelledNodes
 from test_import_neo4j import MOVIES, write
 from typed_files import edges_by_type, write_table
 
@@ -74,7 +74,7 @@ def test_keys_and_texts_come_back_in_the_order_of_the_nodes(mag: Graph) -> None:
     # Topics are numbers, and nothing is kept of them.
     assert mag.keys_of("topic") is None
     assert not [key for key in mag.arrays if key.startswith("names/topic")]
-    assert _native.check(mag.root, lambda *_: None)["problems"] == []
+    assert native.check(mag.root, lambda *_: None)["problems"] == []
 
 
 def test_results_have_the_keys(mag: Graph, outcome: Any) -> None:

@@ -19,8 +19,8 @@ from outercore.errors import InterruptError  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training import evaluate, resume, train  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
+from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
-from outercore.training.saved import load_model  # noqa: E402
 
 torch.set_num_threads(1)
 PAPERS, AUTHORS, CLASSES, WIDTH = 2_000, 800, 4, 8

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fakes import FakeLoader, fresh_counters, write_arrays
-from outercore.graph import Graph, edge_type_key
+from outercore.data.edge_types import edge_type_key
+from outercore.data.graph import Graph
 
 COUNTS = {"author": 60, "institution": 9, "paper": 90, "topic": 12, "venue": 5}
 EDGES = {

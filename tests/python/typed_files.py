@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from outercore.graph import Graph, edge_type_key
+from outercore.data.edge_types import edge_type_key
+from outercore.data.graph import Graph
 
 
 def write_table(path: Path, columns: dict[str, list[Any]]) -> Path:

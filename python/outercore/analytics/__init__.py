@@ -27,10 +27,11 @@ from outercore.analytics.config import RunConfig
 from outercore.analytics.directory import AnalysisConfig
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
-from outercore.analytics.recorded import resume, run, start
-from outercore.analytics.request import Direction, Node, Nodes, Personalization, Resources, Source
+from outercore.analytics.recorded_run import resume, run, start
+from outercore.analytics.request import Direction, Node, Nodes, Personalization, Resources
 from outercore.analytics.running import ALGORITHMS, Run, plan
-from outercore.config.common import Backend
+from outercore.base.common import Backend
+from outercore.data.graph import Source
 
 __all__ = [
     "ALGORITHMS",

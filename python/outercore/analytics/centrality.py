@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.recorded import algorithm
-from outercore.analytics.request import Direction, Nodes, Personalization, Resources, Source
+from outercore.analytics.recorded_run import algorithm
+from outercore.analytics.request import Direction, Nodes, Personalization, Resources
+from outercore.data.graph import Source
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -9,19 +9,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from outercore.config.common import BackendOption, MemoryOption
-from outercore.config.fields import Configuration, within
-from outercore.config.options import Option, configuration, fields
-from outercore.config.sizes import parse_size
-from outercore.edge_types import triple_text
+from outercore.base.common import BackendOption, MemoryOption
+from outercore.base.fields import Configuration, within
+from outercore.base.options import Option, configuration, fields
+from outercore.base.shell import quoted
+from outercore.base.sizes import parse_size
+from outercore.base.threads import checked_threads
+from outercore.data.edge_types import edge_type_key, triple_text
+from outercore.data.far import FarOptions, options_of
+from outercore.data.graph import Graph
+from outercore.data.graph_arrays import holds_triples
+from outercore.data.node_numbers import relation_of
 from outercore.errors import InvalidError
-from outercore.far import FarOptions, options_of
-from outercore.graph import Graph, edge_type_key
-from outercore.graph_arrays import holds_triples
-from outercore.node_numbers import relation_of
-from outercore.shell import quoted
-from outercore.storage import missing_file
-from outercore.threads import checked_threads
+from outercore.files.atomic import missing_file
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import numpy as np
 
 from outercore.analytics.config import RunConfig, relation_key
 from outercore.analytics.request import Teleports
-from outercore.config.fields import Configuration
-from outercore.graph import Graph
-from outercore.graph_arrays import TRIPLES, holds_triples
+from outercore.base.fields import Configuration
+from outercore.base.shell import quoted
+from outercore.data.graph import Graph
+from outercore.data.graph_arrays import TRIPLES, holds_triples
 from outercore.runs import record as records
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
-from outercore.shell import quoted
 
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from outercore import _native
-from outercore._native import Progress
 from outercore.analytics.config import relation_key
-from outercore.analytics.request import Source
-from outercore.config.fields import typed
-from outercore.config.sizes import parse_size
-from outercore.graph import EdgeType, Graph
-from outercore.threads import checked_threads
+from outercore.base import native
+from outercore.base.fields import typed
+from outercore.base.native import Progress
+from outercore.base.sizes import parse_size
+from outercore.base.threads import checked_threads
+from outercore.data.graph import EdgeType, Graph, Source
 
 _Order = Literal["auto", "degree", "natural"]
 
@@ -72,6 +71,6 @@ def grid(
         "partition_log2": typed(int | None, partition_log2, "partition_log2"),
         "overwrite": typed(bool, overwrite, "overwrite"),
     }
-    summary = _native.build_grid(opened.root, options, progress)
+    summary = native.build_grid(opened.root, options, progress)
     opened.reload()
     return summary

@@ -6,25 +6,21 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, TypedDict, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from outercore._native import Progress
-from outercore.config.common import Backend
-from outercore.config.fields import typed, within
+from outercore.base.common import Backend
+from outercore.base.fields import typed, within
+from outercore.base.likeness import hint_like
+from outercore.base.native import Progress
+from outercore.base.other_libraries import instead_of_option
+from outercore.data.far import Far
+from outercore.data.graph import EdgeType, Graph
+from outercore.data.graph_arrays import NODE
+from outercore.data.node_numbers import NodeNumbers, by_name, node_names
 from outercore.errors import InvalidError
-from outercore.far import Far
-from outercore.graph import EdgeType, Graph
-from outercore.graph_arrays import NODE
-from outercore.likeness import hint_like
-from outercore.node_numbers import NodeNumbers, by_name, node_names
-from outercore.other_libraries import instead_of_option
-
-Source = Graph | str | os.PathLike[str]
-"""An opened graph, or the directory of a data set."""
 
 Direction = Literal["out", "in", "both"]
 Node = int | str | tuple[str, int | str]
@@ -225,8 +221,3 @@ def described(algorithm: Mapping[str, Any], relation: str | None) -> str:
     name = chosen.pop("algorithm")
     words = [f"{key}={value}" for key, value in chosen.items() if value is not None]
     return " ".join(["outercore run", name, *words])
-
-
-def root_of(graph: Source) -> Path:
-    """The directory of a data set."""
-    return graph.root if isinstance(graph, Graph) else Path(graph)

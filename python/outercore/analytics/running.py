@@ -9,26 +9,25 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from outercore import _native
-from outercore._native import Progress
 from outercore.analytics.config import RunConfig, divided
 from outercore.analytics.request import (
     Personalization,
-    Source,
     Teleports,
     algorithm_of,
     described,
     numbered,
     teleports,
 )
+from outercore.base import native
+from outercore.base.display import Rows, Shown, short, value_of, words
+from outercore.base.likeness import hint_like
+from outercore.base.native import Progress
+from outercore.base.other_libraries import FUNCTIONS
+from outercore.base.plan_display import RunPlan
+from outercore.data.graph import Graph, Source
+from outercore.data.node_numbers import NodeNumbers
+from outercore.data.outputs import node_frame
 from outercore.errors import InternalError, InvalidError
-from outercore.graph import Graph
-from outercore.likeness import hint_like
-from outercore.node_numbers import NodeNumbers
-from outercore.other_libraries import FUNCTIONS
-from outercore.outputs import node_frame
-from outercore.plans import RunPlan
-from outercore.shown import Rows, Shown, short, value_of, words
 
 Algorithm = Callable[..., NDArray[Any]]
 """A function of `outercore.analytics`: its name and its parameters say what the core is asked."""
@@ -112,7 +111,7 @@ COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
 
 
 ALGORITHMS: dict[str, Algorithm] = {}
-"""The algorithms by name; each enters itself by `outercore.analytics.recorded.algorithm`."""
+"""The algorithms by name; each enters itself by `outercore.analytics.recorded_run.algorithm`."""
 
 
 def algorithm_called(name: str) -> Algorithm:
@@ -141,7 +140,7 @@ def compute(
     and whether the one that is there is gone on from."""
     request = _request(graph.root, algorithm, run, checkpoint)
     graph.take_additions()
-    values, outcome = _native.run_algorithm(graph._core, request, *teleports, progress)
+    values, outcome = native.run_algorithm(graph._core, request, *teleports, progress)
     # The grid may have been built.
     graph.take_additions()
     return Run(
@@ -214,7 +213,7 @@ def plan_of(
         checkpoint if checkpoints else None,
     )
     vector = teleports(called, personalization, opened, run.relation)
-    return RunPlan(_native.plan_algorithm(opened._core, request, *vector))
+    return RunPlan(native.plan_algorithm(opened._core, request, *vector))
 
 
 def _request(

@@ -8,6 +8,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from outercore.base.system_errors import explained
+from outercore.base.threads import share_cores
 from outercore.cli import console
 from outercore.cli.add import add
 from outercore.cli.check import check
@@ -36,8 +38,6 @@ from outercore.cli.train import train
 from outercore.cli.tune import tune
 from outercore.errors import InternalError, InterruptError, OutercoreError
 from outercore.runs.stop import terminate_like_interrupt
-from outercore.system_errors import explained
-from outercore.threads import share_cores
 
 # Typer's newer versions bring their own copy of Click, older ones use the package: their common
 # ancestor is reached through what Typer exports.

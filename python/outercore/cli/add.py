@@ -10,11 +10,11 @@ import typer
 
 from outercore.cli import console, options
 from outercore.cli.import_ import notable
-from outercore.sources.additions import Additions
-from outercore.sources.additions import add as add_arrays
-from outercore.sources.graph import ArrayOptions
-from outercore.sources.splits import SplitChoice
-from outercore.sources.text import TextOptions
+from outercore.importing.additions import Additions
+from outercore.importing.additions import add as add_arrays
+from outercore.importing.graph import ArrayOptions
+from outercore.importing.splits import SplitChoice
+from outercore.importing.table.text import TextOptions
 
 _TEXTS = "How files are written"
 

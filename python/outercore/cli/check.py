@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outercore.base.shell import quoted
 from outercore.cli import console, options
 from outercore.errors import InvalidError
-from outercore.shell import quoted
 
 if TYPE_CHECKING:
     from outercore.training.canary import Canary
@@ -46,12 +46,12 @@ def check(
 
         outercore check papers --canary
     """
-    from outercore import _native
+    from outercore.base import native
 
     if time is not None and not canary:
         raise InvalidError("--time: no effect without `--canary`\nhint: add `--canary`")
     with console.bars(quiet=json) as progress:
-        report = _native.check(data_set, progress)
+        report = native.check(data_set, progress)
     problems = report["problems"]
     looked = canary and not problems
     found, untimed = _canaries(data_set, time, quiet=json) if looked else ([], [])
@@ -70,8 +70,8 @@ def check(
 
 def _canaries(data_set: Any, time: str | None, *, quiet: bool) -> tuple[list[Canary], list[str]]:
     """What the planted leaks have shown, and what has no times where something has."""
-    from outercore.graph import Graph
-    from outercore.time_arrays import time_arrays
+    from outercore.data.graph import Graph
+    from outercore.data.time_arrays import time_arrays
     from outercore.training.canary import canaries, without_times
 
     graph = Graph(data_set)

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.fields import Configuration
+from outercore.base.options import Field, fields, parse_settings
+from outercore.base.other_libraries import instead_of_option
 from outercore.cli.options import completing, parameter, renamed, set_parameters
-from outercore.config.fields import Configuration
-from outercore.config.options import Field, fields, parse_settings
 from outercore.errors import InvalidError
-from outercore.other_libraries import instead_of_option
 
 ConfigFile = Annotated[
     Path | None,

@@ -20,10 +20,10 @@ from rich.progress import Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from outercore.base.display import value_of, words
+from outercore.base.sizes import format_size
 from outercore.cli.progress_line import GAP, ProgressLine
-from outercore.config.sizes import format_size
-from outercore.shown import value_of, words
-from outercore.storage import device_errors
+from outercore.files.atomic import device_errors
 
 _WIDEST = 80
 """Columns of a line of sentences."""

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from outercore.base.sizes import format_size
 from outercore.cli import console, options
-from outercore.config.sizes import format_size
-from outercore.layouts import convert as convert_arrays
+from outercore.data.layouts import convert as convert_arrays
 
 
 class Type(str, Enum):

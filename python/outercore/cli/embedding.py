@@ -9,18 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from outercore import embedding as embeddings
+from outercore.base.common import MemoryOption
+from outercore.base.shell import quoted
 from outercore.cli import console, options
 from outercore.cli.embed_options import Score
 from outercore.cli.embedding_figures import compare, evaluate
 from outercore.cli.embedding_options import Ids, Metric, OfRun, Searching
 from outercore.cli.embedding_results import written
-from outercore.config.common import MemoryOption
+from outercore.data.outputs import check_output
 from outercore.embedding.use.export import FORMATS
 from outercore.embedding.use.questions import read_questions
 from outercore.errors import InvalidError
-from outercore.outputs import check_output
-from outercore.shell import quoted
-from outercore.sources.npy import read_npy
+from outercore.files.npy import read_npy
 
 _GROUP = 1024
 """Questions of a file that share a pass over the table."""
@@ -207,7 +207,7 @@ def features(given: _Features) -> None:
 
         outercore train friends --features place --model sage
     """
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
     opened = given.open()
     graph = Graph(given.data_set or opened.data_set)

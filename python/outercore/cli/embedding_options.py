@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from outercore import embedding as embeddings
+from outercore.base.common import MemoryOption
+from outercore.base.fields import within
 from outercore.cli import options
 from outercore.cli.embed_options import Score
 from outercore.cli.embedding_results import Answers
-from outercore.config.common import MemoryOption
-from outercore.config.fields import within
+from outercore.data.outputs import TABLES, check_output
 from outercore.embedding.use.questions import read_candidates
-from outercore.outputs import TABLES, check_output
 
 
 def _share(option: typer.CallbackParam, value: float) -> float:

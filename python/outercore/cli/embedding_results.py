@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.cli import console
-from outercore.outputs import TableWriter, table_file
+from outercore.data.outputs import TableWriter, table_file
 
 if TYPE_CHECKING:
     from outercore.embedding import Embedding

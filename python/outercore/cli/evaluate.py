@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.options import configuration
 from outercore.cli import config_options, console, options
 from outercore.cli.watch import Watch
-from outercore.config.options import configuration
-from outercore.far import FarConfig
+from outercore.data.far import FarConfig
 
 
 @config_options.takes(FarConfig, after="overwrite")

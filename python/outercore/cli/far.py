@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore import far as memory
+from outercore.base.options import configuration
+from outercore.base.sizes import format_size
 from outercore.cli import config_options, console, options
-from outercore.config.options import configuration
-from outercore.config.sizes import format_size
+from outercore.data import far as memory
+from outercore.data.outputs import check_directory
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
-from outercore.outputs import check_directory
 
 far = typer.Typer(
     help="Look after what lies on a memory server.",

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.common import MemoryOption, SeedOption
 from outercore.cli import console, options
-from outercore.config.common import MemoryOption, SeedOption
 from outercore.errors import InvalidError
 
 generate = typer.Typer(
@@ -95,12 +95,12 @@ def _shares(text: str) -> list[float]:
 
 
 def _generate(kind: str, given: _Generated, **parsed: Any) -> None:
-    from outercore import _native
-    from outercore.config.sizes import parse_size
+    from outercore.base import native
+    from outercore.base.sizes import parse_size
 
     chosen = {**vars(given), **parsed, "memory": parse_size(given.memory)}
     out, json = chosen.pop("out"), chosen.pop("json")
     with console.bars(quiet=json) as progress:
         described = {**chosen, "command": options.command_line()}
-        summary = _native.generate(kind, out, described, progress)
+        summary = native.generate(kind, out, described, progress)
     console.result(summary, str(out), console.flat(summary), as_json=json)

@@ -11,26 +11,26 @@ from typing import Annotated, Any
 import typer
 
 import outercore
-from outercore._native import Progress
+from outercore.base.native import Progress
+from outercore.base.sizes import parse_size
 from outercore.cli import console, options
 from outercore.cli.info import types
 from outercore.cli.next_step import read_again
-from outercore.config.sizes import parse_size
+from outercore.data.names import KEY
 from outercore.errors import InvalidError, NotFoundError
-from outercore.names import KEY
-from outercore.sources.dictionary import NamedInputs
-from outercore.sources.edge_arrays import EdgeChoice
-from outercore.sources.first_node import notes_on_ids
-from outercore.sources.graph import GraphSource, ImportOptions, import_graph
-from outercore.sources.inputs import Inputs, open_inputs
-from outercore.sources.named import hetero_directory
-from outercore.sources.splits import SplitChoice
-from outercore.sources.standard_input import piped
-from outercore.sources.table import FileSpec
-from outercore.sources.text import TextOptions
-from outercore.sources.triples import TripleOptions, import_triples
-from outercore.sources.typed.folders import Folder, folder_of
-from outercore.sources.typed.graph import TypedInputs, import_typed, write_typed
+from outercore.files.file_spec import FileSpec
+from outercore.importing.dictionary import NamedInputs
+from outercore.importing.edge_arrays import EdgeChoice
+from outercore.importing.first_node import notes_on_ids
+from outercore.importing.format.by_name import hetero_directory
+from outercore.importing.format.folders import Folder, folder_of
+from outercore.importing.graph import GraphSource, ImportOptions, import_graph
+from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.splits import SplitChoice
+from outercore.importing.table.standard_input import piped
+from outercore.importing.table.text import TextOptions
+from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.typed.graph import TypedInputs, import_typed, write_typed
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"

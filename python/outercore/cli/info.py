@@ -5,16 +5,17 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from outercore.base.sizes import format_size
 from outercore.cli import console, options
-from outercore.config.sizes import format_size
+from outercore.data.edge_types import edge_type_key
+from outercore.data.graph import Graph
+from outercore.data.many_graphs import ManyGraphs, has_graphs
+from outercore.data.stored_graph import StoredGraph
+from outercore.data.triples import PARTS
 from outercore.embedding.data.parts import has_triples
-from outercore.graph import Graph, edge_type_key
-from outercore.many_graphs import ManyGraphs, has_graphs
-from outercore.stored_graph import StoredGraph
-from outercore.triples import PARTS
 
 if TYPE_CHECKING:
-    from outercore.layouts import Layout
+    from outercore.data.layouts import Layout
 
 
 _RELATIONS = "names/relation.offsets"
@@ -31,7 +32,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
 
         outercore info papers
     """
-    from outercore.layouts import layouts
+    from outercore.data.layouts import layouts
 
     graph = StoredGraph(data_set)
     pending = graph.pending_updates

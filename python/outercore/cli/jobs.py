@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outercore.base.display import value_of
+from outercore.base.likeness import hint_like
+from outercore.base.sizes import parse_size
 from outercore.cli import console, options
-from outercore.config.sizes import parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.likeness import hint_like
-from outercore.shown import value_of
 
 if TYPE_CHECKING:
-    from outercore.scheduling.launch import JobState
-    from outercore.scheduling.needs import Request
+    from outercore.analytics.scheduling.launch import JobState
+    from outercore.analytics.scheduling.needs import Request
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COLUMNS = ("name", "status", "threads", "memory", "far_ratio", "seconds", "peak_memory")
@@ -67,8 +67,8 @@ def jobs(
 
         outercore jobs night.json --memory 16GiB
     """
-    from outercore.scheduling import launch, machine
-    from outercore.scheduling.files import load_table, table_path
+    from outercore.analytics.scheduling import launch, machine
+    from outercore.analytics.scheduling.files import load_table, table_path
 
     requests = read_requests(file)
     path = table or table_path()
@@ -126,8 +126,8 @@ def parse(name: str, words: Sequence[str]) -> Request:
 
     Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
     """
+    from outercore.analytics.scheduling.needs import Request
     from outercore.cli import run_, run_job
-    from outercore.scheduling.needs import Request
 
     verb, *rest = words or [""]
     if verb != "run" or not rest:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import config_options, console, options
-from outercore.layouts import build_layout, remove_layouts
+from outercore.data.layouts import build_layout, remove_layouts
 
 
 @config_options.takes(build_layout)

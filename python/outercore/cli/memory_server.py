@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.sizes import format_size, parse_size
 from outercore.cli import config_options, console, options
-from outercore.config.sizes import format_size, parse_size
-from outercore.far import MemoryServer, new_token
+from outercore.data.far import MemoryServer, new_token
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 _WAIT_S = 1.0

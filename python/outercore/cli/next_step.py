@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from outercore.base.sizes import as_option
 from outercore.cli.options import WITH_TRIPLES
-from outercore.config.sizes import as_option
 from outercore.errors import BudgetError, OutercoreError
 
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")

@@ -15,8 +15,8 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from outercore.config.options import Field, fields
-from outercore.config.sizes import parse_size
+from outercore.base.options import Field, fields
+from outercore.base.sizes import parse_size
 from outercore.errors import InvalidError
 
 OF_TRIPLES = ("valid", "test", "columns", "unknown")

@@ -9,12 +9,12 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from outercore.base.likeness import closest
 from outercore.cli import config_options, console, options
 from outercore.cli.plan_embed import plan_embed
-from outercore.cli.plan_shown import show_plan
+from outercore.cli.plan_tables import show_plan
 from outercore.cli.train import network_of
 from outercore.errors import InvalidError
-from outercore.likeness import closest
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.durations import format_duration
+from outercore.base.plan_display import embed_rows
+from outercore.base.sizes import format_size, parse_size
 from outercore.cli import config_options, console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
-from outercore.config.durations import format_duration
-from outercore.config.sizes import format_size, parse_size
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
-from outercore.plans import embed_rows
 
 _SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
 _ORDER: console.Cells = {

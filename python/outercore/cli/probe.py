@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
-from outercore.config.sizes import format_size, parse_size
 
 
 def probe(
@@ -30,11 +30,11 @@ def probe(
 
         outercore probe papers
     """
-    from outercore import _native
+    from outercore.base import native
 
     chosen = {"file": parse_size(file), "seconds_per_point": seconds}
     with console.bars(quiet=json) as progress:
-        profile = _native.probe(directory, chosen, progress)
+        profile = native.probe(directory, chosen, progress)
     if json:
         console.json_data(profile)
         return

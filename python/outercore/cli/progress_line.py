@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from outercore.config.sizes import format_size
+from outercore.base.sizes import format_size
 
 _LEAST_BAR, _MOST_BAR = 8, 24
 _LEAST_NAME = 8

@@ -29,7 +29,7 @@ def report(
 
         outercore report runs/night
     """
-    from outercore.report import write_report
+    from outercore.runs.report import write_report
 
     path = out or runs[0] / "report.html"
     write_report(runs, path)

@@ -12,13 +12,13 @@ import typer
 
 from outercore.analytics.config import RunConfig
 from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.recorded import continued, start
+from outercore.analytics.recorded_run import continued, start
 from outercore.analytics.running import ALGORITHMS, Run, plan_of
+from outercore.base.options import base_groups, groups_of, merge
+from outercore.base.plan_display import run_rows
 from outercore.cli import config_options, console, options
 from outercore.cli.run_nodes import METAVARS, with_ids
 from outercore.cli.run_output import described, show, warn
-from outercore.config.options import base_groups, groups_of, merge
-from outercore.plans import run_rows
 
 _NO_RECORD = Path("none")
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore import mapped
 from outercore.analytics.running import COMPONENTS
+from outercore.files import large_arrays
 
 _LEAST_COUNTS = 1 << 20
 """Bytes in which sizes of components are counted, however small the budget."""
@@ -28,7 +28,7 @@ def largest(algorithm: str, values: NDArray[Any], top: int, memory: int) -> list
         for first, sizes in _component_sizes(values, memory):
             best.offer(first, sizes, sizes > 0)
     else:
-        for first, block in mapped.blocks(values):
+        for first, block in large_arrays.blocks(values):
             best.offer(first, block, np.isfinite(block))
     return best.pairs()
 
@@ -40,11 +40,11 @@ def _component_sizes(values: NDArray[Any], memory: int) -> Iterator[tuple[int, N
     window = max(memory - resident, 2 * _LEAST_COUNTS) // 2 // 4
     for first in range(0, len(values), window):
         sizes = np.zeros(min(window, len(values) - first), np.uint32)
-        for _, block in mapped.blocks(values):
+        for _, block in large_arrays.blocks(values):
             inside = block[(block >= first) & (block < first + len(sizes))]
             names, nodes = np.unique(inside, return_counts=True)
             sizes[names - first] += nodes.astype(np.uint32)
-        for offset, block in mapped.blocks(sizes):
+        for offset, block in large_arrays.blocks(sizes):
             yield first + offset, block
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from outercore.analytics import ALGORITHMS, Node
-from outercore.config.options import fields
+from outercore.base.options import fields
+from outercore.data.file_ids import FileIds, names_of_nodes
+from outercore.data.graph import Graph
+from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import InvalidError
-from outercore.file_ids import FileIds, names_of_nodes
-from outercore.graph import Graph
-from outercore.node_numbers import NodeNumbers
-from outercore.sources.npy import read_npy
+from outercore.files.npy import read_npy
 
 _NODES = "NODE,NODE"
 METAVARS = {

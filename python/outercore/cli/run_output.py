@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outercore.analytics.running import COMPONENTS
+from outercore.base.durations import format_duration
+from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console
 from outercore.cli.run_largest import largest
-from outercore.config.durations import format_duration
-from outercore.config.sizes import format_size, parse_size
-from outercore.file_ids import names_of_nodes
-from outercore.graph import Graph
-from outercore.node_numbers import NodeNumbers
+from outercore.data.file_ids import names_of_nodes
+from outercore.data.graph import Graph
+from outercore.data.node_numbers import NodeNumbers
 
 if TYPE_CHECKING:
     from outercore.cli.run_job import Job

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from outercore.base.sizes import format_size
 from outercore.cli import console
-from outercore.config.sizes import format_size
 from outercore.runs import record as records
 from outercore.runs.progress import Observer
 

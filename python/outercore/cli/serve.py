@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
-from outercore.config.sizes import format_size, parse_size
 from outercore.runs.stop import StopRequest, stop_on_signals
-from outercore.server import Server, ServerConfig
+from outercore.serving.server import Server, ServerConfig
 
 _LOOK_S = 0.5
 """Seconds between two looks at whether the server is still there."""

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from outercore.base.fields import build
+from outercore.base.options import fields, groups_of
 from outercore.cli import config_options, console, options
 from outercore.cli.watch import Watch
-from outercore.config.fields import build
-from outercore.config.options import fields, groups_of
-from outercore.far import FarOptions
+from outercore.data.far import FarOptions
 from outercore.training.changes import CHANGEABLE
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration

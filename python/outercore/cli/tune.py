@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outercore.analytics.scheduling.config import TuneConfig
+from outercore.base.options import configuration
+from outercore.base.sizes import format_size
 from outercore.cli import config_options, console, options
-from outercore.config.options import configuration
-from outercore.config.sizes import format_size
+from outercore.data.outputs import check_ending
 from outercore.errors import InvalidError
-from outercore.outputs import check_ending
-from outercore.scheduling.config import TuneConfig
 
 if TYPE_CHECKING:
-    from outercore.scheduling.decide import Profile
-    from outercore.scheduling.measure import Tuned
+    from outercore.analytics.scheduling.decide import Profile
+    from outercore.analytics.scheduling.measure import Tuned
 
 
 @config_options.takes(TuneConfig)
@@ -46,7 +46,7 @@ def tune(
 
         outercore tune papers --far unix:/run/far.sock
     """
-    from outercore.scheduling import files, measure
+    from outercore.analytics.scheduling import files, measure
 
     if out is not None:
         check_ending(out, (".json",), option="--out")

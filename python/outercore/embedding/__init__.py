@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from outercore.lazy import attribute
+from outercore.base.lazy import attribute
 
 if TYPE_CHECKING:
     from outercore.embedding.config import EmbedConfig

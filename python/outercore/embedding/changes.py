@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from outercore.config.options import fields
+from outercore.base.options import fields
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.options import CHANGEABLE, configuration
 from outercore.errors import InvalidError

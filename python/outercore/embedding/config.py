@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from outercore.config.common import DeviceOption, MemoryOption, SeedOption
-from outercore.config.fields import Configuration, positive, within
-from outercore.config.options import Option
-from outercore.config.sizes import parse_size
+from outercore.base.common import DeviceOption, MemoryOption, SeedOption
+from outercore.base.fields import Configuration, positive, within
+from outercore.base.options import Option
+from outercore.base.sizes import parse_size
+from outercore.base.threads import MOST_THREADS
 from outercore.errors import InvalidError
-from outercore.threads import MOST_THREADS
 
 BuiltInModel = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
 ModelName = Literal[BuiltInModel, "custom"]

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from outercore.embedding.diverged import DivergedError
+from outercore.embedding.divergence import DivergedError
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.errors import InterruptError, InvalidError

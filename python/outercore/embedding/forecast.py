@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import outercore
-from outercore._native import Progress
+from outercore.base.native import Progress
+from outercore.base.plan_display import EmbedPlan
 from outercore.embedding import rates as measured
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import is_plain
@@ -25,12 +26,11 @@ from outercore.embedding.tables.placement import (
     walks_of,
 )
 from outercore.errors import InvalidError
-from outercore.plans import EmbedPlan
 
 if TYPE_CHECKING:
     from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.gradients.models import ScoreFunction
-    from outercore.embedding.planned import Planned
+    from outercore.embedding.preparation import Planned
 
 
 def plan(
@@ -79,7 +79,7 @@ def plan(
     warm = None
     if start_from is not None:
         warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
-    from outercore.embedding.planned import plan_session
+    from outercore.embedding.preparation import plan_session
 
     planned = plan_session(graph, chosen, told, warm)
     size = planned.size

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outercore.config.options import base_groups, groups_of, merge
+from outercore.base.options import base_groups, groups_of, merge
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.recipes import recipe as recipe_of
 from outercore.errors import InvalidError
@@ -34,7 +34,7 @@ def configuration(
 ) -> EmbedConfig:
     """A configuration from a recipe, then `base`, then single options; the last one counts.
 
-    `base` and `options` are as for `outercore.config.options.configuration`. The links of a plain
+    `base` and `options` are as for `outercore.base.options.configuration`. The links of a plain
     graph have no kinds, so its model is `dot` by default. A score function is a model of its own.
 
     Errors: `InvalidError` for an unknown option, key or recipe; `NotFoundError` for the file.

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from outercore.base.likeness import suggestion
 from outercore.errors import InvalidError
-from outercore.likeness import suggestion
 
 
 def _read() -> dict[str, dict[str, Any]]:

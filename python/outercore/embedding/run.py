@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import outercore
+from outercore.base.shell import quoted
 from outercore.embedding.changes import Change
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import is_plain
@@ -29,11 +30,10 @@ from outercore.errors import InvalidError
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
-from outercore.shell import quoted
 
 if TYPE_CHECKING:
+    from outercore.data.graph import Graph
     from outercore.embedding.data.warm_start import WarmStart
-    from outercore.graph import Graph
 
 _COMMAND = "outercore embed"
 

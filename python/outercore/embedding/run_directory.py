@@ -6,18 +6,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outercore.config.fields import Configuration
+from outercore.base.fields import Configuration
 from outercore.embedding.config import BudgetConfig, EmbedConfig
 from outercore.embedding.data.parts import has_triples
+from outercore.files.atomic import device_errors, replace_file
+from outercore.files.checked_json import seal
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
-from outercore.sealed import seal
-from outercore.storage import device_errors, replace_file
 
 if TYPE_CHECKING:
+    from outercore.data.graph import Graph
     from outercore.embedding.changes import Change
     from outercore.embedding.tables.protocol import Progress
-    from outercore.graph import Graph
 
 DESCRIPTION_VERSION = 2
 """The first one had no checksums."""

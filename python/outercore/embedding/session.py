@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from outercore import _native
+from outercore.base import native
+from outercore.base.shell import quoted
 from outercore.embedding.config import RESUME, EmbedConfig
 from outercore.embedding.data.parts import has_triples
-from outercore.embedding.diverged import DivergedError
+from outercore.embedding.divergence import DivergedError
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.trainer import Trainer, table_layout
+from outercore.embedding.initial_record import describe
 from outercore.embedding.observe import EpochReport, final_scalars
-from outercore.embedding.planned import Planned, open_fitting, placed_anew, plan_session
+from outercore.embedding.preparation import Planned, open_fitting, placed_anew, plan_session
 from outercore.embedding.quality import quality_warning
 from outercore.embedding.ranking.scoring import (
     Scoring,
 )
-from outercore.embedding.record_of import describe
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
@@ -38,11 +39,10 @@ from outercore.runs import record as records
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
-from outercore.shell import quoted
 
 if TYPE_CHECKING:
+    from outercore.data.graph import Graph
     from outercore.embedding.data.warm_start import WarmStart
-    from outercore.graph import Graph
 
 
 @contextmanager
@@ -263,7 +263,7 @@ class Session:
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)
 
-    def _prepare_scoring(self, planned: Planned, told: _native.Progress) -> Scoring:
+    def _prepare_scoring(self, planned: Planned, told: native.Progress) -> Scoring:
         scoring = Scoring(
             self._config,
             self._model,
@@ -280,7 +280,7 @@ class Session:
             scoring.collect_known(planned.known, answers)
         return scoring
 
-    def _degrees(self, told: _native.Progress) -> Tensor | None:
+    def _degrees(self, told: native.Progress) -> Tensor | None:
         """How many training triples each entity is in, where candidates are drawn by that."""
         evaluation = self._config.evaluation
         if "degree" not in (evaluation.candidates, *evaluation.also):

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from outercore.config.fields import Configuration
+from outercore.base.fields import Configuration
+from outercore.base.shell import quoted
+from outercore.data.directories import is_data_set, made_by
 from outercore.errors import (
     CorruptError,
     InvalidError,
@@ -16,16 +18,15 @@ from outercore.errors import (
     NotFoundError,
     OutercoreError,
 )
+from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import seal, unseal
 from outercore.runs.identity import Identity
 from outercore.runs.places import ERRORS, LOCK, OUTPUT
-from outercore.sealed import seal, unseal
-from outercore.shell import quoted
-from outercore.storage import Storage, device_errors, replace_file
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 class RunDirectory:
@@ -238,21 +239,6 @@ class RunDirectory:
         """Replaces `config.json`."""
         with device_errors(f"`{self._config}`"):
             replace_file(self._storage, self._config, seal(described))
-
-
-def is_data_set(path: Path) -> bool:
-    """Whether `path` is the directory of a data set."""
-    return (path / "graph.json").exists()
-
-
-def made_by(path: Path) -> str | None:
-    """The command whose run is in `path`, `train`, `embed` or `run`; `None` if it is unclear."""
-    try:
-        groups = json.loads((path / "config.json").read_text())["config"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    own = {"sampling": "train", "negatives": "embed", "algorithm": "run"}
-    return next((verb for group, verb in own.items() if group in groups), None)
 
 
 def _entries(path: Path) -> list[Path]:

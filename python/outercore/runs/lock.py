@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from outercore.errors import DeviceError, InvalidError
-from outercore.storage import device_errors
+from outercore.files.atomic import device_errors
 
 _TRIES = 100
 """How often to make a file anew that others remove meanwhile."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from outercore.files.atomic import device_errors
 from outercore.runs.lock import only_one
-from outercore.storage import device_errors
 
 RUNS = Path("runs")
 """Where the directories of runs are made that nobody gave a name."""

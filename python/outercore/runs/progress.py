@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from outercore._native import Progress
+    from outercore.base.native import Progress
     from outercore.runs.stop import StopRequest
 
 _Chunk = TypeVar("_Chunk", bound=Sized)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from outercore.analytics import Run
-    from outercore.graph import Graph
+    pass
 
 FILE = "record.json"
 """The record in a run's directory."""
@@ -147,41 +146,6 @@ class Timeline:
         finally:
             end = self.now()
             self.spans.append({"name": name, "start_s": start, "end_s": end, **details})
-
-
-def of_algorithm(
-    done: Run,
-    run: Path,
-    graph: Graph,
-    *,
-    config: Mapping[str, Any],
-    options: Mapping[str, Any],
-    command: str = "",
-) -> dict[str, Any]:
-    """The record of an algorithm's run in the directory `run`.
-
-    `config` is what the run might use, `options` what the algorithm was told.
-    """
-    return {
-        "version": 1,
-        "job": ALGORITHM,
-        "status": "finished",
-        "command": command,
-        "description": {"run": str(run), "algorithm": done.algorithm},
-        "config": {"run": config, done.algorithm: options},
-        "data_set": {
-            "path": str(graph.root.resolve()),
-            "nodes": graph.num_nodes,
-            "edges": graph.num_edges,
-        },
-        "machine": machine(),
-        "device_profile": device_profile(graph.root),
-        "plan": done.plan,
-        "peak_memory_bytes": peak_memory(),
-        "counters": done.counters,
-        "profile": done.profile,
-        "result": done.facts,
-    }
 
 
 def _is_number(value: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outercore.storage import device_errors
+from outercore.files.atomic import device_errors
 
 
 class Scalars:

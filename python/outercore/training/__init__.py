@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from outercore.lazy import attribute
+from outercore.base.lazy import attribute
 from outercore.training.config import (
     BudgetConfig,
     LinkConfig,

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.csc import Edges, array_of, edge_array_key
-from outercore.edge_types import REVERSE, EdgeType
+from outercore.base.shell import quoted
+from outercore.data.csc import Edges, array_of, edge_array_key
+from outercore.data.edge_types import REVERSE, EdgeType
+from outercore.data.sample_rules import edge_name
+from outercore.data.triples import PARTS
 from outercore.errors import NotFoundError
-from outercore.sample_rules import edge_name
-from outercore.shell import quoted
 from outercore.training.config import TrainConfig
 from outercore.training.links.adjacency import among, pair_keys
 from outercore.training.links.data import divide
-from outercore.triples import PARTS
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 _SEEDS = 2_000
 _PAIRS = 20_000
@@ -224,7 +224,7 @@ def _batches(
     memory: str | int,
 ) -> Iterator[tuple[int, Any]]:
     """The first seed of each batch, and the batch: with times, or merely one sample a seed."""
-    from outercore.loader import NeighborLoader
+    from outercore.loading.loader import NeighborLoader
 
     rules: dict[str, Any] = {"disjoint": True}
     if guard is not None:

@@ -23,8 +23,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from outercore.errors import CorruptError, VersionError
-from outercore.sealed import checksum_of, seal, unseal
-from outercore.storage import Storage, device_errors, replace_file
+from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import checksum_of, seal, unseal
 from outercore.training.config import RESUME
 
 VERSION = 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from outercore.config.common import (
+from outercore.base.common import (
     BackendOption,
     DeviceOption,
     MemoryOption,
@@ -15,12 +15,12 @@ from outercore.config.common import (
     SeedOption,
     Topology,
 )
-from outercore.config.fields import Configuration, one_of, positive, within
-from outercore.config.options import Option
-from outercore.config.sizes import parse_size
+from outercore.base.fields import Configuration, one_of, positive, within
+from outercore.base.options import Option
+from outercore.base.sizes import parse_size
+from outercore.base.threads import MOST_THREADS
+from outercore.data.far import FarOptions
 from outercore.errors import InvalidError
-from outercore.far import FarOptions
-from outercore.threads import MOST_THREADS
 
 ModelKind = Literal["sage", "gcn", "gat", "gin", "rgcn", "hgt", "mlp"]
 Norm = Literal["none", "batch", "layer"]

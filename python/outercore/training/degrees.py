@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.mapped import forget, mapped
+from outercore.files.large_arrays import forget, mapped
 from outercore.runs.record import Timeline
 from outercore.training.models import Network
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 _CHUNK = 1 << 20
 

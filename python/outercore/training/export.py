@@ -13,20 +13,20 @@ from typing import Any
 
 from safetensors.torch import save
 
+from outercore.base.shell import quoted
 from outercore.errors import InvalidError, UnsupportedError
-from outercore.server import digest_of
-from outercore.shell import quoted
-from outercore.storage import Storage, device_errors, replace_file
+from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.training.config import TrainConfig
 from outercore.training.export_check import require_agreement
 from outercore.training.export_parts import network_of, tensors_of
+from outercore.training.exported import digest_of
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
+from outercore.training.model_files import EXPORTED, Model, is_exported, is_own, load_model
 from outercore.training.models import Network
-from outercore.training.opened import model_directory
-from outercore.training.saved import EXPORTED, Model, is_exported, is_own, load_model
 from outercore.training.served_options import require_expressed, rule_of
 from outercore.training.tasks import Task
+from outercore.training.trained_model import model_directory
 
 _VERSION = 1
 _NEWEST = 2

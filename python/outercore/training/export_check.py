@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.errors import InternalError
-from outercore.reference import ReferenceBatch, sample_batch
+from outercore.loading.reference import ReferenceBatch, sample_batch
 from outercore.training.export_parts import network_of
 from outercore.training.graph_batches import GraphBatch
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
+from outercore.training.model_files import Model
 from outercore.training.models import Network
-from outercore.training.saved import Model
 
 NODES = 60
 TOLERANCE = 1e-5

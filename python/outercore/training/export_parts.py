@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from outercore.errors import InternalError, InvalidError, UnsupportedError
+from outercore.training.custom_network import OwnNetwork
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
+from outercore.training.model_files import Model
 from outercore.training.models import Network, Perceptron
-from outercore.training.own import OwnNetwork
-from outercore.training.saved import Model
 from outercore.training.temporal.network import TemporalLinkModel
 from outercore.training.typed.models import TypedNetwork
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from outercore.errors import BudgetError
-from outercore.minibatches import MiniBatches
+from outercore.loading.minibatches import MiniBatches
 from outercore.training.config import TrainConfig
 from outercore.training.work import Work
 

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.config.sizes import format_size
+from outercore.base.sizes import format_size
+from outercore.data.many_graphs import ManyGraphs, spans
 from outercore.errors import BudgetError, CorruptError, InvalidError
-from outercore.many_graphs import ManyGraphs, spans
 from outercore.training.graph_inputs import NodeInputs
 
 _OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"

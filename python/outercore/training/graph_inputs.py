@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import InvalidError, NotFoundError
-from outercore.mapped import blocks, mapped
+from outercore.files.large_arrays import blocks, mapped
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 TAG, DEGREE = "tag", "degree"
 _MOST_DEGREE = 512

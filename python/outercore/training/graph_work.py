@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.config.sizes import parse_size
+from outercore.base.sizes import parse_size
+from outercore.data.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
-from outercore.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
@@ -23,13 +23,13 @@ from outercore.training.graph_batches import GraphLoader, GraphReader
 from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.inference import Prediction, Predictor, evaluating, prediction_of
-from outercore.training.saved import SavedModel
+from outercore.training.model_files import SavedModel
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
 from outercore.training.work import ScoredOnSplits
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 def with_inputs(graph: Graph, config: TrainConfig) -> TrainConfig:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import BudgetError
-from outercore.runs.files import NpyRows
+from outercore.files.atomic import device_errors, scratch_directory
+from outercore.files.npy_rows import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
-from outercore.storage import device_errors, scratch_directory
 from outercore.training.config import SamplingConfig
 from outercore.training.loaders import Loaders
 from outercore.training.models import Perceptron
@@ -29,7 +29,7 @@ from outercore.training.streamed.steps import Computation
 from outercore.training.tasks import array_key
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 _MOST_ROWS = 8192
 _NO_LABELS = np.empty(0)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from outercore.config.sizes import format_size, parse_size
+from outercore.base.sizes import format_size, parse_size
+from outercore.data.far import FarOptions, holds
 from outercore.errors import BudgetError, DeviceError
-from outercore.far import FarOptions, holds
 from outercore.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 LoaderFactory = Callable[..., Any]
 
@@ -33,11 +33,11 @@ def neighbor_loader(
     """
     options |= {"arrays": arrays, "rank": 0, "world_size": 1}
     if of_links:
-        from outercore.link_loader import LinkNeighborLoader
+        from outercore.loading.link_loader import LinkNeighborLoader
 
         loader: Any = LinkNeighborLoader(*arguments, **options)
     else:
-        from outercore.loader import NeighborLoader
+        from outercore.loading.loader import NeighborLoader
 
         loader = NeighborLoader(*arguments, **options)
     # Tasks and models take features in columns and classes without one.

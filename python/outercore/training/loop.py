@@ -10,31 +10,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outercore.base.shell import quoted
 from outercore.errors import BudgetError, InterruptError, InvalidError
+from outercore.files.atomic import Storage
 from outercore.runs import record as records
 from outercore.runs.progress import Observer
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
-from outercore.shell import quoted
-from outercore.storage import Storage
 from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.training.config import RESUME, TrainConfig
+from outercore.training.custom_network import OwnCode
 from outercore.training.forecast import forecast
+from outercore.training.initial_record import describe
 from outercore.training.links.metrics import LinkScores
 from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.meter import Meter
 from outercore.training.metrics import Errors
+from outercore.training.model_files import save_model
 from outercore.training.observe import EpochReport, final_scalars
 from outercore.training.open_work import open_work
-from outercore.training.own import OwnCode
 from outercore.training.run_directory import TrainDirectory
-from outercore.training.saved import save_model
 from outercore.training.scoring import AnyScoring
-from outercore.training.summary import describe
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 class Trainer:

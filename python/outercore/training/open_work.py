@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from outercore.data.graph_arrays import require_edges
 from outercore.errors import InvalidError
-from outercore.graph_arrays import require_edges
 from outercore.training.config import TrainConfig
+from outercore.training.custom_network import OwnCode
 from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork
 from outercore.training.loaders import LoaderFactory
-from outercore.training.own import OwnCode
-from outercore.training.saved import SavedModel
+from outercore.training.model_files import SavedModel
 from outercore.training.temporal.work import TemporalLinkWork
 from outercore.training.typed.models import TypedNetwork
 from outercore.training.typed.work import TypedNodeWork
 from outercore.training.work import NodeWork, PredictingWork, Work
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 def open_work(

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from outercore.config.options import base_groups, fields, groups_of, merge, paths_of
+from outercore.base.options import base_groups, fields, groups_of, merge, paths_of
+from outercore.data.far import FarOptions
 from outercore.errors import InvalidError
-from outercore.far import FarOptions
 from outercore.training.config import TrainConfig
 
 _NOT_OF_GRAPHS = (
@@ -31,7 +31,7 @@ def configuration(
     base: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> TrainConfig:
-    """As `outercore.config.options.configuration`; options without effect on the task are refused.
+    """As `outercore.base.options.configuration`; options without effect on the task are refused.
 
     Errors: `InvalidError`, `NotFoundError` as there; `InvalidError` for an option of another task.
     """

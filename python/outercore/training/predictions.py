@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from outercore.analytics.request import Source, root_of
-from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
-from outercore.file_ids import names_of_nodes
-from outercore.many_graphs import Labelled
-from outercore.names import Names
-from outercore.outputs import (
+from outercore.data.file_ids import names_of_nodes
+from outercore.data.graph import Source, root_of
+from outercore.data.many_graphs import Labelled
+from outercore.data.names import Names
+from outercore.data.outputs import (
     TABLES,
     TableWriter,
     arrow_ids,
@@ -24,16 +23,17 @@ from outercore.outputs import (
     table_file,
     type_of_ids,
 )
+from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from outercore.importing.table.pairs import PairList
 from outercore.runs.progress import Observer
-from outercore.sources.pairs import PairList
 from outercore.training.config import TrainConfig
+from outercore.training.custom_network import Given
 from outercore.training.inference import Prediction
-from outercore.training.links.opened import opened_links
+from outercore.training.links.trained_model import opened_links
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.opened import config_under, model_directory, open_graph, predicting
-from outercore.training.own import Given
-from outercore.training.saved import SavedModel, load_model
+from outercore.training.model_files import SavedModel, load_model
 from outercore.training.tasks import Task
+from outercore.training.trained_model import config_under, model_directory, open_graph, predicting
 from outercore.training.work import samples_only
 
 _GROUP = 1 << 16

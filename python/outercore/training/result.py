@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from outercore.shown import Rows, Shown, short
+from outercore.base.display import Rows, Shown, short
 
 
 class TrainRecord(Shown, dict[str, Any]):

@@ -12,22 +12,23 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.request import Source, root_of
+from outercore.base.display import Forecast
+from outercore.base.plan_display import LoaderPlan, TrainPlan
+from outercore.data.far import FarOptions
+from outercore.data.graph import Source, root_of
+from outercore.data.graph_arrays import require_edges
+from outercore.data.many_graphs import Labelled, ManyGraphs
+from outercore.data.outputs import VALUES, NodeValues, check_output, node_values
+from outercore.data.split_names import find_split
 from outercore.errors import CorruptError, InvalidError, UnsupportedError
-from outercore.far import FarOptions
-from outercore.graph_arrays import require_edges
-from outercore.many_graphs import Labelled, ManyGraphs
-from outercore.outputs import VALUES, NodeValues, check_output, node_values
-from outercore.plans import LoaderPlan, TrainPlan
-from outercore.ranks import require_one_process
+from outercore.loading.ranks import require_one_process
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
-from outercore.shown import Forecast
-from outercore.split_names import find_split
 from outercore.training.all_rows import all_rows_memory
 from outercore.training.changes import changed, epochs_of
 from outercore.training.config import TrainConfig
+from outercore.training.custom_network import Given, OwnCode, own_again, own_code
 from outercore.training.forecast import forecast
 from outercore.training.graph_work import with_inputs
 from outercore.training.links.evaluate import evaluate_links
@@ -35,16 +36,15 @@ from outercore.training.links.held_out import require_topology
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.loop import Trainer, device_named
 from outercore.training.metrics import Errors
+from outercore.training.model_files import load_model
 from outercore.training.open_work import open_predicting
-from outercore.training.opened import config_under, model_directory, open_graph, predicting
 from outercore.training.options import configuration
-from outercore.training.own import Given, OwnCode, own_again, own_code
 from outercore.training.result import TrainRecord
 from outercore.training.run_directory import TrainDirectory
-from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
-from outercore.training.temporal.unused import unused_times
+from outercore.training.temporal.unused_times import unused_times
 from outercore.training.temporal.work import TemporalLinkWork
+from outercore.training.trained_model import config_under, model_directory, open_graph, predicting
 from outercore.training.typed.inputs import require_model_fits
 from outercore.training.work import Work, samples_only
 
@@ -75,7 +75,7 @@ def train(
             which is trained as it is; a class or function that makes one from `in_channels`,
             `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`, as far as it
             takes them; or `FILE.py:NAME` of either. `model=` takes the same. Its `forward` takes
-            `x` and `edge_index`; see `outercore.training.own.OwnNetwork`.
+            `x` and `edge_index`; see `outercore.training.custom_network.OwnNetwork`.
         observer: is called with batches, epochs and notes.
         command: for the record.
         open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outercore.config.fields import Configuration
+from outercore.base.fields import Configuration
+from outercore.data.many_graphs import ADDED, FIRST, PREFIX, REMOVED, SPLITS
 from outercore.errors import CorruptError
-from outercore.many_graphs import ADDED, FIRST, PREFIX, REMOVED, SPLITS
+from outercore.files.atomic import device_errors
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
-from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig, TrainConfig
 from outercore.training.temporal.links import times_by_type
 from outercore.training.typed.inputs import feature_keys
-from outercore.training.typed.labelled import LabelledNodes
+from outercore.training.typed.labelled_type import LabelledNodes
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 class TrainDirectory(RunDirectory):

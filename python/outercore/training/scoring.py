@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.many_graphs import Labelled
-from outercore.split_names import normal_split
+from outercore.data.many_graphs import Labelled
+from outercore.data.split_names import normal_split
 from outercore.training.config import TrainConfig, Validation
 from outercore.training.inference import Prediction, Predictor, SampledOnly
 from outercore.training.metrics import Metric

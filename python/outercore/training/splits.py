@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.likeness import closest
+from outercore.data.how_to_add import how_to_add
+from outercore.data.many_graphs import FIRST, Labelled
+from outercore.data.split_names import find_split
 from outercore.errors import InvalidError, NotFoundError
-from outercore.how_to_add import how_to_add
-from outercore.likeness import closest
-from outercore.many_graphs import FIRST, Labelled
-from outercore.split_names import find_split
 from outercore.training.config import SamplingConfig
 
 

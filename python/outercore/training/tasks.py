@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from outercore.data.how_to_add import how_to_add
+from outercore.data.many_graphs import Labelled
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.how_to_add import how_to_add
-from outercore.many_graphs import Labelled
-from outercore.mapped import blocks
+from outercore.files.large_arrays import blocks
 from outercore.training.config import LinkMetric, TaskName
 from outercore.training.metrics import Metric, build_metric
 

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
+from outercore.data.many_graphs import Labelled
 from outercore.errors import InvalidError
-from outercore.many_graphs import Labelled
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
+from outercore.training.custom_network import OwnCode, OwnNetwork, build_own
 from outercore.training.degrees import degrees_for
 from outercore.training.inference import Inference, Predictor, SampledOnly
 from outercore.training.loaders import LoaderFactory, Loaders
+from outercore.training.model_files import SavedModel
 from outercore.training.models import build_model
-from outercore.training.own import OwnCode, OwnNetwork, build_own
-from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import Task, array_key, detect_task
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 class TrainingBatches(Protocol):

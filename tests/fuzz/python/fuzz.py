@@ -42,14 +42,14 @@ def _arrays(value: Any) -> None:
 
 
 def _pt(path: Path) -> None:
-    from outercore.sources.torch_file import read_torch
+    from outercore.importing.table.torch_file import read_torch
 
     _arrays(read_torch(path))
 
 
 def _yaml(path: Path) -> None:
-    from outercore.sources.graphbolt import is_typed_graphbolt, read_description
-    from outercore.sources.typed.schema import read_schema
+    from outercore.importing.format.graphbolt import is_typed_graphbolt, read_description
+    from outercore.importing.format.schema import read_schema
 
     (path.parent / "e.csv").write_text("0,1\n")
     for name, read in (
@@ -69,19 +69,19 @@ def _yaml(path: Path) -> None:
 def _neo4j(path: Path) -> None:
     import pandas  # noqa: F401 - what takes its time to import is not part of an input
 
-    from outercore.sources.graph import ImportOptions
-    from outercore.sources.typed.graph import TypedInputs
-    from outercore.sources.typed.neo4j import open_neo4j
-    from outercore.sources.typed.neo4j_files import is_neo4j
+    from outercore.importing.format.neo4j import open_neo4j
+    from outercore.importing.format.neo4j_files import is_neo4j
+    from outercore.importing.graph import ImportOptions
+    from outercore.importing.typed.graph import TypedInputs
 
     if is_neo4j(path.parent):
         open_neo4j(path.parent, TypedInputs((), ()), ImportOptions())
 
 
 def _npy(path: Path) -> None:
-    from outercore.sources.edges import open_edges
-    from outercore.sources.rows import open_rows
-    from outercore.sources.table import FileSpec
+    from outercore.files.file_spec import FileSpec
+    from outercore.importing.edges import open_edges
+    from outercore.importing.table.rows import open_rows
 
     for read in (lambda: open_rows(FileSpec(path, ())), lambda: open_edges(str(path))):
         try:
@@ -94,8 +94,8 @@ def _npy(path: Path) -> None:
 
 
 def _npz(path: Path) -> None:
-    from outercore.sources.inputs import Inputs, open_inputs
-    from outercore.sources.sparse_rows import sparse_rows
+    from outercore.importing.inputs import Inputs, open_inputs
+    from outercore.importing.table.sparse_rows import sparse_rows
 
     try:
         for chunk in sparse_rows(path).chunks():
@@ -121,8 +121,8 @@ class _Taker:
 def _safetensors(path: Path) -> None:
     from safetensors import SafetensorError
 
-    from outercore.server import is_of
-    from outercore.training.saved import _from_bytes
+    from outercore.training.exported import is_of
+    from outercore.training.model_files import _from_bytes
 
     assert not is_of(path.parent, path.parent)
     # As `load_model` does, which names the file.

@@ -12,7 +12,7 @@ import fuzz
 def run(target: str, seconds: float, folder: Path) -> None:
     """Fuzzes for some seconds; libFuzzer ends the process with what it found."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("outercore.sources"):
+        if name.startswith("outercore.importing"):
             for function in vars(module).values():
                 if getattr(function, "__module__", None) == name and hasattr(function, "__code__"):
                     atheris.instrument_func(function)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Progress
+from outercore.base.native import Progress
+from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import InvalidError, NotFoundError
 from outercore.runs.progress import watched
-from outercore.triples import PARTS, HeldOut, Part, Triples
 
 if TYPE_CHECKING:
+    from outercore.data.graph import Graph
     from outercore.embedding.config import DataConfig, EmbedConfig, EvaluationConfig
-    from outercore.graph import Graph
 
 
 @dataclass(frozen=True)

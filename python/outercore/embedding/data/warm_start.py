@@ -19,8 +19,8 @@ from outercore.errors import InvalidError
 if TYPE_CHECKING:
     import os
 
+    from outercore.data.graph import Graph
     from outercore.embedding.config import ModelConfig
-    from outercore.graph import Graph
 
 
 class WarmStart:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from outercore.errors import InvalidError
-from outercore.own_code import digest_of, from_place, place_of
+from outercore.runs.custom_code import digest_of, from_place, place_of
 
 if TYPE_CHECKING:
     from outercore.embedding.gradients.models import ScoreFunction

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from outercore import _core
+from outercore.data.triples import ASKED
 from outercore.embedding.config import NegativesConfig
 from outercore.errors import InvalidError
-from outercore.triples import ASKED
 
 _TOGETHER = 1 << 15
 """Pairs of a question and a known answer that are found together, some 100 bytes each."""

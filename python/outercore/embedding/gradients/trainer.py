@@ -13,7 +13,7 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.diverged import DivergedError
+from outercore.embedding.divergence import DivergedError
 from outercore.embedding.gradients.batches import CoreBatches
 from outercore.embedding.gradients.kernels import Chunk, Side, Workspace
 from outercore.embedding.gradients.losses import build_loss

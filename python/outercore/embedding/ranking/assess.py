@@ -12,10 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.config.sizes import parse_size
+from outercore.base.sizes import parse_size
+from outercore.data.triples import PARTS, Part
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of, has_triples
-from outercore.embedding.ranking.given import GivenCandidates, given_candidates
+from outercore.embedding.ranking.given_candidates import GivenCandidates, given_candidates
 from outercore.embedding.ranking.scoring import (
     HeldOut,
     Scoring,
@@ -26,10 +27,9 @@ from outercore.embedding.ranking.scoring import (
 from outercore.errors import InvalidError, NotFoundError
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.stop import StopRequest, stop_on_signals
-from outercore.triples import PARTS, Part
 
 if TYPE_CHECKING:
-    from outercore._native import Progress
+    from outercore.base.native import Progress
     from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.tables.protocol import Store
     from outercore.embedding.use.embedding import Embedding

@@ -30,7 +30,7 @@ from outercore.embedding.ranking.ranks import (
 from outercore.embedding.tables.checks import check_triples
 from outercore.embedding.tables.protocol import Store
 from outercore.errors import InvalidError
-from outercore.rank_metrics import metrics_of_ranks
+from outercore.runs.rank_metrics import metrics_of_ranks
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore._native import Progress
+from outercore.base.native import Progress
+from outercore.data.triples import fill
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.gradients.models import Model, Side
 from outercore.embedding.gradients.negatives import COLUMNS
@@ -22,11 +23,10 @@ from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compar
 from outercore.embedding.tables.protocol import Store
 from outercore.runs.progress import Observer, watched
 from outercore.runs.stop import StopRequest
-from outercore.triples import fill
 
 if TYPE_CHECKING:
+    from outercore.data.triples import Part, Triples
     from outercore.embedding.data.parts import EmbedData
-    from outercore.triples import Part, Triples
 
 _FEW, _SPARSE = 1 << 20, 4
 """Of so many places, or so many times those that are drawn, a permutation is made at most."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 from outercore import _core
-from outercore._native import Progress
+from outercore.base.native import Progress
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import EmbedData
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import sorting
 from outercore.embedding.tables.placement import Placement, Size, decide
 from outercore.errors import BudgetError
-from outercore.storage import Storage
+from outercore.files.atomic import Storage
 
 _BUCKETS = "buckets.bin"
 """The core's file of them."""

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from outercore.embedding.tables.checks import check_triples
 from outercore.embedding.tables.layout import StartRows, TableLayout
-from outercore.embedding.tables.npy import read_npy, write_npy
 from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.errors import CorruptError, InvalidError, VersionError
+from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import seal, unseal
+from outercore.files.npy_tables import read_npy, write_npy
 from outercore.runs.lock import Lock, hold
-from outercore.sealed import seal, unseal
-from outercore.storage import Storage, device_errors, replace_file
 
 _TABLES = ("entities", "entity_state", "relations", "relation_state")
 _KEPT = ("entities", "relations")

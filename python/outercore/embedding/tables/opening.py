@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from outercore._native import Progress
+from outercore.base.native import Progress
+from outercore.data.triples import fill
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.layout import TableLayout
@@ -16,7 +17,6 @@ from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Placement, order_of, walks_of
 from outercore.embedding.tables.protocol import Store
 from outercore.runs.progress import watched
-from outercore.triples import fill
 
 if TYPE_CHECKING:
     from outercore.embedding.data.parts import EmbedData

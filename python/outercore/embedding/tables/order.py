@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from outercore import _core
-from outercore.config.fields import whole
+from outercore.base.fields import whole
 from outercore.errors import InvalidError
 
 OrderKind = Literal["optimal", "legend", "beta", "cover", "sequential"]

@@ -18,14 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore import _core, _native
+from outercore import _core
+from outercore.base import native
 from outercore.embedding.tables.layout import StartRows, TableLayout
-from outercore.embedding.tables.npy import checksum_of_rows, read_npy, write_npy
 from outercore.embedding.tables.order import PartitionOrder, Walks
 from outercore.embedding.tables.protocol import Pool, Progress
 from outercore.embedding.tables.slot_copies import SlotCopies
 from outercore.errors import CorruptError, InvalidError
-from outercore.storage import Storage
+from outercore.files.atomic import Storage
+from outercore.files.npy_tables import checksum_of_rows, read_npy, write_npy
 
 _BLOCK_NUMBERS = 1 << 20
 _CPU = torch.device("cpu")
@@ -70,7 +71,7 @@ class PartitionStore:
         *,
         degrees: bool = False,
         device: torch.device | None = None,
-        told: _native.Progress | None = None,
+        told: native.Progress | None = None,
     ) -> None:
         """`PartitionStore.open` says what it does."""
         self.directory = directory
@@ -101,7 +102,7 @@ class PartitionStore:
             rows = self.shape["slots"] * self.shape["slot_rows"]
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
 
-    def _count_degrees(self, told: _native.Progress | None) -> Tensor:
+    def _count_degrees(self, told: native.Progress | None) -> Tensor:
         """Of every row, those of a partition one after the other."""
         try:
             return torch.from_numpy(self._core.degrees(told).astype(np.int32))
@@ -127,7 +128,7 @@ class PartitionStore:
         start: StartRows | None = None,
         relations: Tensor | None = None,
         walks: Walks | None = None,
-        told: _native.Progress | None = None,
+        told: native.Progress | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
@@ -183,7 +184,7 @@ class PartitionStore:
         *,
         degrees: bool = False,
         device: torch.device | None = None,
-        told: _native.Progress | None = None,
+        told: native.Progress | None = None,
     ) -> PartitionStore:
         """The table in `directory` at its last checkpoint; `memory` in bytes.
 

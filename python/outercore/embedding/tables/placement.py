@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from outercore import _core
-from outercore.config.sizes import parse_size
+from outercore.base.sizes import parse_size
 from outercore.embedding.config import EmbedConfig, ModelConfig, OptimiserName, Swap
 from outercore.embedding.tables.order import PartitionOrder, Walks, partition_order
 

@@ -20,8 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore._native import Progress
-from outercore.config.sizes import parse_size
+from outercore.base.native import Progress
+from outercore.base.shell import quoted
+from outercore.base.sizes import parse_size
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.embedding import Embedding, read_description
 from outercore.embedding.use.metrics import measured, metric_of
@@ -32,9 +33,8 @@ from outercore.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from outercore.sealed import seal
-from outercore.shell import quoted
-from outercore.storage import Storage, device_errors, replace_file
+from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import seal
 
 _VERSION = 2
 """The first one had no checksum."""

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from outercore.config.fields import build
-from outercore.edge_types import edge_type_called
+from outercore.base.fields import build
+from outercore.base.shell import quoted
+from outercore.data.edge_types import edge_type_called
+from outercore.data.file_ids import first_id_of
+from outercore.data.graph import Graph
+from outercore.data.names import Names
+from outercore.data.node_numbers import NodeNumbers
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
-from outercore.file_ids import first_id_of
-from outercore.graph import Graph
-from outercore.names import Names
-from outercore.node_numbers import NodeNumbers
-from outercore.sealed import unseal
-from outercore.shell import quoted
+from outercore.files.checked_json import unseal
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -13,18 +13,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from outercore._native import Progress
-from outercore.errors import InvalidError
-from outercore.outputs import (
+from outercore.base.native import Progress
+from outercore.data.outputs import (
     TableWriter,
     arrow_names,
     check_output,
     check_place,
     lines_hold,
-    npy_header,
     whole_file,
     write_lines,
 )
+from outercore.errors import InvalidError
+from outercore.files.npy import npy_header
 
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding, Kind

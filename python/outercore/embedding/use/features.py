@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Progress, verify_arrays
+from outercore.base.native import Progress, verify_arrays
+from outercore.data.node_numbers import NodeNumbers
+from outercore.data.outputs import check_directory
 from outercore.embedding.use.embedding import has_names
 from outercore.embedding.use.matching import match_names
 from outercore.errors import InvalidError
-from outercore.node_numbers import NodeNumbers
-from outercore.outputs import check_directory
-from outercore.runs.files import NpyRows
-from outercore.storage import scratch_directory
+from outercore.files.atomic import scratch_directory
+from outercore.files.npy_rows import NpyRows
 
 if TYPE_CHECKING:
+    from outercore.data.graph import Graph
     from outercore.embedding.use.embedding import Embedding
-    from outercore.graph import Graph
 
 Missing = Literal["error", "zeros"]
 _BLOCK_BYTES = 8 << 20

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from outercore.data.outputs import arrow_names
 from outercore.errors import InvalidError
-from outercore.outputs import arrow_names
 
 if TYPE_CHECKING:
-    from outercore.names import Names
+    from outercore.data.names import Names
 
 _BLOCK = 1 << 16
 

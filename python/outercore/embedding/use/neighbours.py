@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from outercore.base.display import ShortRepr
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.metrics import Metric, measured, metric_of, rescored, scores_of
 from outercore.embedding.use.search import GROUP, Found, Hidden, Search, in_groups
 from outercore.errors import InvalidError
-from outercore.shown import ShortRepr
 
 if TYPE_CHECKING:
     from outercore.embedding.use.approximate import Index

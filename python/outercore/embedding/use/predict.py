@@ -15,15 +15,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from outercore.base.display import ShortRepr
 from outercore.embedding.data.parts import has_triples
 from outercore.embedding.gradients.models import Side
 from outercore.embedding.ranking.ranks import require_finite
-from outercore.embedding.use.answers import Answers
+from outercore.embedding.use.known_answers import Answers
 from outercore.embedding.use.metrics import metric_of, rescored
 from outercore.embedding.use.search import LARGEST, Found, Hidden, Search, in_groups
 from outercore.embedding.use.topk import TopK
 from outercore.errors import InvalidError, NotFoundError
-from outercore.shown import ShortRepr
 
 if TYPE_CHECKING:
     from outercore.embedding.use.approximate import Index

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
-from outercore.sources.npy import read_npy
-from outercore.storage import missing_file
+from outercore.files.atomic import missing_file
+from outercore.files.npy import read_npy
 
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding

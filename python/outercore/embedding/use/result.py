@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.config.sizes import format_size
+from outercore.base.display import html_table
+from outercore.base.sizes import format_size
 from outercore.embedding.use.embedding import Embedding
-from outercore.shown import html_table
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.mapped import forget
+from outercore.files.large_arrays import forget
 from outercore.runs import record as records
 from outercore.training.links.adjacency import among, pair_keys
 from outercore.training.links.negatives import Negatives

@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore._native import Importer, verify_arrays
-from outercore.config.sizes import parse_size
+from outercore.base.native import Importer, verify_arrays
+from outercore.base.sizes import parse_size
+from outercore.data.graph import Graph
+from outercore.data.triples import Part
 from outercore.errors import CorruptError, InvalidError, VersionError
-from outercore.graph import Graph
-from outercore.mapped import blocks, mapped
-from outercore.runs.files import NpyRows
-from outercore.sealed import checksum_of_file, seal, unseal
-from outercore.storage import Storage, device_errors, replace_file
+from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import checksum_of_file, seal, unseal
+from outercore.files.large_arrays import blocks, mapped
+from outercore.files.npy_rows import NpyRows
 from outercore.training.config import LinkConfig, TrainConfig
 from outercore.training.links.adjacency import Adjacency
 from outercore.training.links.held_out import HELD_OUT, GivenEdges, loops_of, trained, without
 from outercore.training.links.negatives import Purpose, generator, held_out_negatives
 from outercore.training.tasks import array_key
-from outercore.triples import Part
 
 _DESCRIBED = "links.json"
 """Written last: what is there without it is not complete."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from outercore.data.graph import Graph
+from outercore.data.split_names import normal_split
 from outercore.errors import NotFoundError, UnsupportedError
-from outercore.graph import Graph
 from outercore.runs.progress import Observer
-from outercore.split_names import normal_split
 from outercore.training.config import TrainConfig
-from outercore.training.links.opened import opened_links
+from outercore.training.links.trained_model import opened_links
 from outercore.training.loaders import LoaderFactory
-from outercore.training.saved import SavedModel
+from outercore.training.model_files import SavedModel
 
 
 def evaluate_links(

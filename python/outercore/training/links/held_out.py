@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.shell import quoted
+from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.shell import quoted
-from outercore.sources.torch_file import read_torch
+from outercore.importing.table.torch_file import read_torch
 from outercore.training.config import LinkConfig
 from outercore.training.links.adjacency import among, pair_keys
-from outercore.triples import PARTS, HeldOut, Part, Triples
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 HELD_OUT: tuple[Part, ...] = ("valid", "test")
 _OWN = "_target_neg"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.config.sizes import format_size, parse_size
+from outercore.base.sizes import format_size, parse_size
+from outercore.data.graph import Graph
 from outercore.errors import BudgetError
-from outercore.graph import Graph
 from outercore.training.checkpoint import Position
 from outercore.training.config import TrainConfig
 from outercore.training.links.adjacency import Adjacency

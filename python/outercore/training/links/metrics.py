@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.rank_metrics import metrics_of_ranks
+from outercore.runs.rank_metrics import metrics_of_ranks
 from outercore.training.config import LinkMetric
 
 _HITS: dict[LinkMetric, int] = {

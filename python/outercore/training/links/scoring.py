@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import InvalidError
-from outercore.mapped import forget
-from outercore.runs.files import NpyRows
-from outercore.storage import device_errors
+from outercore.files.atomic import device_errors
+from outercore.files.large_arrays import forget
+from outercore.files.npy_rows import NpyRows
 from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Inference, evaluating
 from outercore.training.links.data import LinkData

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.many_graphs import Labelled
+from outercore.data.many_graphs import Labelled
+from outercore.files.atomic import Storage
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
-from outercore.storage import Storage
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, SamplingConfig, TrainConfig
 from outercore.training.degrees import degrees_for
@@ -25,11 +25,11 @@ from outercore.training.links.loaders import LinkLoaders, require_fits
 from outercore.training.links.model import LinkModel, link_loss
 from outercore.training.links.scoring import TABLE, LinkScoring
 from outercore.training.loaders import LoaderFactory
-from outercore.training.saved import SavedModel
+from outercore.training.model_files import SavedModel
 from outercore.training.tasks import link_task
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 @dataclass(frozen=True)

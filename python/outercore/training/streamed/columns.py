@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.csc import columns_of, first_ids, topology
+from outercore.data.csc import columns_of, first_ids, topology
+from outercore.data.many_graphs import spans
 from outercore.errors import CorruptError
-from outercore.many_graphs import spans
-from outercore.mapped import forget
+from outercore.files.large_arrays import forget
 from outercore.training.streamed.files import Moved
 
 if TYPE_CHECKING:
-    from outercore.graph import EdgeType, Graph
+    from outercore.data.graph import EdgeType, Graph
 
 _NODES_AT_ONCE = 1 << 18
 _ARCS_AT_ONCE = 1 << 18

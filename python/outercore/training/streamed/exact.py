@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.config.sizes import format_size
+from outercore.base.sizes import format_size
 from outercore.errors import BudgetError
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
@@ -27,7 +27,7 @@ from outercore.training.streamed.messages import OwnOnDisk
 from outercore.training.streamed.steps import Computation
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 _STEP_NUMBERS = 1 << 20
 """In a step there are at most so many numbers: 4 MiB."""

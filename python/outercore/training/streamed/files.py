@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.config.common import Precision
+from outercore.base.common import Precision
+from outercore.data.layouts import require_int8
 from outercore.errors import CorruptError
-from outercore.layouts import require_int8
-from outercore.storage import device_errors
+from outercore.files.atomic import device_errors
 from outercore.training.tasks import array_key
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 _AHEAD = 4 << 20
 """Bytes that the system is asked to read before they are needed."""

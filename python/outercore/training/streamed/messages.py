@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.storage import device_errors
+from outercore.files.atomic import device_errors
 from outercore.training.streamed.files import Moved, read_into
 
 if TYPE_CHECKING:

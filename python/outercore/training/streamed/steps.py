@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from outercore.config.common import Precision
+from outercore.base.common import Precision
 from outercore.errors import InternalError
 
 if TYPE_CHECKING:
-    from outercore.graph import EdgeType
+    from outercore.data.graph import EdgeType
 
 
 class Relation(ABC):

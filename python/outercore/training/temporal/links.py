@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.batch_arrays import edge_array_names
-from outercore.config.sizes import format_size, parse_size
-from outercore.csc import edge_array_key, edge_blocks, num_rows
-from outercore.edge_types import REVERSE, EdgeType, edge_type_called
+from outercore.base.sizes import format_size, parse_size
+from outercore.data.batch_arrays import edge_array_names
+from outercore.data.csc import edge_array_key, edge_blocks, num_rows
+from outercore.data.edge_types import REVERSE, EdgeType, edge_type_called
+from outercore.data.sample_rules import edge_name
 from outercore.errors import BudgetError, InvalidError, NotFoundError
-from outercore.link_seeds import id_type
-from outercore.sample_rules import edge_name
+from outercore.loading.link_seeds import id_type
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
     from outercore.training.config import TrainConfig
 
 _TIME_BYTES = 8

@@ -22,7 +22,7 @@ from outercore.training.typed.models import Encoder, as_features, norm_of_type
 from outercore.training.typed.schema import Schema
 
 if TYPE_CHECKING:
-    from outercore.edge_types import EdgeType
+    from outercore.data.edge_types import EdgeType
 
 _WAVES = 32
 _FINEST = 1e6

@@ -8,7 +8,7 @@ from outercore.errors import NotFoundError, UnsupportedError
 from outercore.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 BY_DEGREE = ("gcn", "gin")
 """Models that weigh by the in-degrees of the whole graph."""

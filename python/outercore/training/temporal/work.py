@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outercore.data.many_graphs import Labelled
 from outercore.errors import UnsupportedError
-from outercore.many_graphs import Labelled
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
@@ -20,7 +20,7 @@ from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Passes
 from outercore.training.links.model import link_loss
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
-from outercore.training.saved import SavedModel
+from outercore.training.model_files import SavedModel
 from outercore.training.tasks import link_task
 from outercore.training.temporal.links import (
     TimedLinks,
@@ -32,7 +32,7 @@ from outercore.training.temporal.scoring import TemporalScoring
 from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 class TemporalLinkWork:

@@ -17,7 +17,7 @@ from outercore.training.neighbours import Arcs
 from outercore.training.typed.schema import Schema
 
 if TYPE_CHECKING:
-    from outercore.graph import EdgeType
+    from outercore.data.graph import EdgeType
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from outercore.config.sizes import format_size, parse_size
+from outercore.base.sizes import format_size, parse_size
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.training.config import TrainConfig
 from outercore.training.loaders import TABLE_COPIES
 from outercore.training.temporal.nodes import require_past
-from outercore.training.typed.labelled import LabelledNodes
+from outercore.training.typed.labelled_type import LabelledNodes
 from outercore.training.typed.schema import NodeInput, Schema, reach
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 ONLY_TYPED = ("rgcn", "hgt")
 """Models that need several types."""

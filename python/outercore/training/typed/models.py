@@ -26,7 +26,7 @@ from outercore.training.typed.scales import column_scales
 from outercore.training.typed.schema import Schema
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 class FeatureMap(nn.Module):

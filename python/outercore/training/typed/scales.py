@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 _ROWS, _BLOCKS = 1 << 16, 64
 """At most so many rows are read, in so many blocks."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from outercore.graph import EdgeType
+    from outercore.data.graph import EdgeType
 
 
 @dataclass(frozen=True)

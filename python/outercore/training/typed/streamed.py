@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outercore.config.common import Precision
+from outercore.base.common import Precision
 from outercore.training.streamed.network import by_head, folded
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
 from outercore.training.typed.convolutions import of_head
 from outercore.training.typed.models import TypedNetwork
 
 if TYPE_CHECKING:
-    from outercore.graph import EdgeType
+    from outercore.data.graph import EdgeType
 
 
 def of_typed_network(

@@ -16,17 +16,17 @@ from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
 from outercore.training.inference import Predictor
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
-from outercore.training.saved import SavedModel
+from outercore.training.model_files import SavedModel
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
 from outercore.training.typed.inference import TypedInference
 from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
-from outercore.training.typed.labelled import LabelledNodes
+from outercore.training.typed.labelled_type import LabelledNodes
 from outercore.training.typed.models import TypedNetwork
 from outercore.training.work import ScoredOnSplits
 
 if TYPE_CHECKING:
-    from outercore.graph import Graph
+    from outercore.data.graph import Graph
 
 
 class TypedNodeWork(ScoredOnSplits):

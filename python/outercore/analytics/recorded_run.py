@@ -1,0 +1,417 @@
+"""A run of an algorithm with a directory: resumed after a stop, and with a record of its cost."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.analytics.config import RunConfig, divided
+from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
+from outercore.analytics.request import (
+    Personalization,
+    Resources,
+    Teleports,
+    algorithm_of,
+    call_of,
+    hint_of_option,
+    numbered,
+    teleports,
+)
+from outercore.analytics.running import ALGORITHMS, Run, algorithm_called, compute
+from outercore.base.native import Progress
+from outercore.base.options import fields
+from outercore.base.shell import quoted
+from outercore.data.graph import Graph, Source
+from outercore.data.graph_arrays import NODE
+from outercore.data.node_numbers import NodeNumbers
+from outercore.data.outputs import VALUES, check_directory, check_output, write_node_values
+from outercore.errors import DeviceError, InterruptError, InvalidError
+from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.runs import record as records
+from outercore.runs.places import new_run, only_run
+
+_Given = ParamSpec("_Given")
+_Values = TypeVar("_Values", bound=NDArray[Any])
+
+_BLOCK = 1 << 20
+"""Values that are compared at a time."""
+CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
+"""Fields of `RunConfig` that a resumed run may change: its result is the same."""
+
+
+def run(
+    algorithm: str,
+    graph: Source,
+    *,
+    record: str | Path | None = None,
+    personalization: Personalization | None = None,
+    save: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **given: Any,
+) -> Run:
+    """Run an algorithm by its name; returns the values with facts, plan and counters.
+
+    Args:
+        algorithm: the name of one of the functions of `outercore.analytics`.
+        graph: an opened graph or the directory of a data set.
+        record: directory of the run. It leaves checkpoints there, from which `resume` goes on after
+            a stop, and its record.
+        personalization: for ``pagerank``.
+        save: keep the result in the data set as a node array of this name; with several types, of
+            each node type that has values.
+        overwrite: let ``save`` replace an array.
+        progress: called as ``progress(phase, done, total, unit)``.
+        given: what the algorithm's function takes, with its defaults, and ``memory``, ``threads``,
+            ``far`` and the others of `Resources`; with ``record`` also ``checkpoint_every``.
+
+    Raises:
+        InvalidError: an unknown algorithm or option; what its function raises.
+
+    Example:
+        >>> import outercore as oc
+        >>> done = oc.run("pagerank", tiny_dataset, damping=0.9)
+        >>> done.values.shape, done.counters["passes"] > 0
+        ((200,), True)
+    """
+    used, options = divided(given)
+    done, _ = start(
+        AnalysisConfig(algorithm, options, used, save, overwrite=overwrite),
+        graph,
+        record=None if record is None else Path(record),
+        personalization=personalization,
+        progress=progress,
+        recorded=record is not None,
+    )
+    return _warned(done)
+
+
+def _warned(done: Run) -> Run:
+    """The same, once Python has shown its warnings."""
+    for text in done.warnings:
+        # At one place for all algorithms, so that Python shows each text once.
+        warnings.warn(f"{done.algorithm}: {text}", stacklevel=1)
+    return done
+
+
+def algorithm(function: Callable[_Given, _Values]) -> Callable[_Given, _Values]:
+    """Makes a function of its name, its parameters and its docstring, and enters it by name."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def values_of(*arguments: _Given.args, **keywords: _Given.kwargs) -> _Values:
+        try:
+            given = signature.bind(*arguments, **keywords).arguments
+        except TypeError as error:
+            raise _misused(function, error, keywords) from None
+        resources = given.pop("resources", {})
+        values: Any = run(function.__name__, **given, **resources).values
+        return values
+
+    ALGORITHMS[function.__name__] = values_of
+    return values_of
+
+
+def _misused(
+    function: Callable[..., Any], error: TypeError, given: Mapping[str, Any]
+) -> InvalidError:
+    """The error for a call that does not fit the parameters of an algorithm."""
+    name, taken = function.__name__, inspect.signature(function).parameters
+    call = f"\nhint: `oc.{call_of(function)}`"
+    unknown = [one for one in given if one not in taken and one not in Resources.__annotations__]
+    # A name of another library is why the argument is missing.
+    hint = hint_of_option(name, unknown[0], taken) if unknown else ""
+    return InvalidError(f"{name}: {error}{hint or call}")
+
+
+def start(
+    config: AnalysisConfig,
+    data_set: Source,
+    *,
+    record: Path | None = None,
+    personalization: Personalization | None = None,
+    progress: Progress | None = None,
+    command: str = "",
+    recorded: bool = True,
+) -> tuple[Run, Path | None]:
+    """Runs an algorithm in a directory, `record` or `runs/DATA_SET-ALGORITHM-N`.
+
+    There it leaves checkpoints while it runs, and its record at the end. Where `record` is not
+    given and no directory can be made, and where nothing is `recorded`, it runs without one.
+
+    Returns: the run and its directory.
+    Errors: those of the algorithm; `InterruptError` after Ctrl-C names the command that resumes;
+    `InvalidError` where `record` is a run already; `DeviceError` and `NoSpaceError`.
+    """
+    graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
+    check(config, graph)
+    called = algorithm_called(config.algorithm)
+    options = algorithm_of(called, numbered(graph, config.run.relation, config.options))
+    del options["algorithm"]
+    config = _absolute(replace(config, options=options))
+    vector = teleports(called, personalization, graph, config.run.relation)
+    if not recorded:
+        return unrecorded(config, graph, vector, progress), None
+    stem = f"{graph.root.resolve().name}-{config.algorithm}"
+    with ExitStack() as stack:
+        try:
+            path = stack.enter_context(new_run(record, stem, "outercore run"))
+            directory = AnalysisDirectory.create(path, graph, config, more={"command": command})
+        except DeviceError as error:
+            if record is not None:
+                raise
+            return replace(unrecorded(config, graph, vector, progress), note=str(error)), None
+        stack.enter_context(directory.training(new=True))
+        directory.keep_teleports(vector)
+        done = _carry_out(directory, config, graph, progress, asked=record is not None)
+    return done, None if done.note else path
+
+
+def _absolute(config: AnalysisConfig) -> AnalysisConfig:
+    """The same with whole paths: a run may be resumed from another directory."""
+
+    def whole(path: str | None) -> str | None:
+        return None if path is None else str(Path(path).resolve())
+
+    run = config.run
+    run = replace(
+        run,
+        profile=whole(run.profile),
+        by_profile=whole(run.by_profile),
+        scratch=whole(run.scratch),
+    )
+    return replace(config, run=run, out=whole(config.out))
+
+
+def unrecorded(
+    config: AnalysisConfig, graph: Graph, vector: Teleports, progress: Progress | None
+) -> Run:
+    """Runs an algorithm without a directory, so without checkpoints, too."""
+    options = algorithm_of(algorithm_called(config.algorithm), config.options)
+    done = compute(graph, options, config.run, vector, progress=progress)
+    deliver(config, graph, done)
+    return done
+
+
+def resume(run: str | Path, *, progress: Progress | None = None, **options: Any) -> Run:
+    """Continue a run that was stopped, from its checkpoint to the same bits.
+
+    Args:
+        run: its directory.
+        progress: called as ``progress(phase, done, total, unit)``.
+        options: those that may change: memory, threads, backend, far memory, scratch, the
+            seconds between checkpoints, and `max_iterations` of an algorithm that has it.
+
+    Raises:
+        NotFoundError: no run there.
+        InvalidError: the run has ended; an option that a run keeps; the edges of the data set have
+            changed.
+    """
+    return _warned(continued(run, progress, options))
+
+
+def continued(run: str | Path, progress: Progress | None, options: dict[str, Any]) -> Run:
+    """As `resume`, without its warnings: the command line shows them by itself."""
+    path = Path(run)
+    directory = AnalysisDirectory.open(path)
+    config = directory.config()
+    changed = _changed(config, options)
+    with only_run(path, "outercore run"):
+        if not directory.begun and (path / records.FILE).exists():
+            raise InvalidError(
+                f"run `{path}`: it has ended\n"
+                f"hint: `outercore report {quoted(path)}` shows its record"
+            )
+        graph = Graph(directory.data_set)
+        directory.require_same(graph)
+        with directory.training(new=False):
+            if changed.options != config.options:
+                directory.keep_options(changed.options)
+            return _carry_out(directory, changed, graph, progress)
+
+
+def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
+    """The configuration of a run that is resumed with other options.
+
+    Errors: `InvalidError` for one that a run keeps, or a wrong value.
+    """
+    may_change = [*CHANGEABLE, *({"max_iterations"} & config.options.keys())]
+    known = {field.name for field in fields(RunConfig)} | config.options.keys()
+    for name in options:
+        if name not in may_change:
+            why = "a run is resumed with its own options" if name in known else "no such option"
+            raise InvalidError(f"{name}: {why}\nhint: {', '.join(may_change)} may change")
+        if name == "max_iterations" and type(options[name]) is not int:
+            raise InvalidError(f"{name} {options[name]!r}, expected a whole number")
+    used = {name: value for name, value in options.items() if name in CHANGEABLE}
+    own = {name: value for name, value in options.items() if name not in CHANGEABLE}
+    return replace(config, options={**config.options, **own}, run=replace(config.run, **used))
+
+
+def check(config: AnalysisConfig, graph: Graph) -> None:
+    """Refuses what could not be written in the end, before anything is computed.
+
+    Errors: `InvalidError`.
+    """
+    if config.save is not None:
+        for node_type, _ in _parts(config, graph):
+            graph.check_free(config.save, overwrite=config.overwrite, node_type=node_type)
+        check_directory(graph.root)
+    if config.out is not None:
+        check_output(Path(config.out), VALUES, option="--out", overwrite=config.overwrite)
+    if config.run.profile is not None:
+        check_output(Path(config.run.profile), (".json",), option="profile", overwrite=True)
+
+
+def _carry_out(
+    directory: AnalysisDirectory,
+    config: AnalysisConfig,
+    graph: Graph,
+    progress: Progress | None,
+    *,
+    asked: bool = True,
+) -> Run:
+    """`asked`: whether the record was asked for; the result is not lost over one that was not."""
+    checkpoint = {
+        "directory": str(directory.state.resolve()),
+        "seconds": config.run.checkpoint_every,
+        "resume": directory.begun,
+    }
+    with _stoppable(directory):
+        done = compute(
+            graph,
+            algorithm_of(algorithm_called(config.algorithm), config.options),
+            config.run,
+            directory.teleports(),
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+    deliver(config, graph, done)
+    try:
+        record = _record_of(
+            done,
+            directory.path,
+            graph,
+            config=_described(config.run),
+            options=config.options,
+            command=directory.command(),
+        )
+        directory.write_record(record)
+    except DeviceError as error:
+        if asked:
+            raise
+        done = replace(done, note=str(error))
+    # Not before the values are where they were wanted.
+    directory.forget_checkpoint()
+    return done
+
+
+def deliver(config: AnalysisConfig, graph: Graph, done: Run) -> None:
+    """Writes the values of a run where its configuration wants them."""
+    if config.save is not None:
+        for node_type, part in _parts(config, graph):
+            _save(config.save, node_type, graph, done, part, overwrite=config.overwrite)
+    if config.out is not None:
+        numbers = NodeNumbers.of_graph(graph, config.run.relation)
+        out = Path(config.out)
+        write_node_values(out, graph, done.values, of_nodes=done.of_nodes, numbers=numbers)
+    if config.run.profile is not None and done.profile is not None:
+        path = Path(config.run.profile)
+        with device_errors(f"profile `{path}`"):
+            replace_file(Storage(), path, (json.dumps(done.profile, indent=1) + "\n").encode())
+
+
+def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice]]:
+    """The node types of a result, `None` in a graph of one type, and where their values are."""
+    numbers = NodeNumbers.of_graph(graph, config.run.relation)
+    if numbers is None:
+        return [(None, slice(None))]
+    return [(name, slice(first, end)) for name, first, end in numbers.ranges()]
+
+
+def _save(
+    name: str, node_type: str | None, graph: Graph, done: Run, part: slice, *, overwrite: bool
+) -> None:
+    """Adds the values of a node type to the data set."""
+    values = done.values[part]
+    # A run that was killed since may have saved it already.
+    if not _has(graph, f"nodes/{node_type or NODE}/{name}", values):
+        origin = done.described
+        graph.add_node_array(name, values, overwrite=overwrite, origin=origin, node_type=node_type)
+
+
+def _has(graph: Graph, key: str, values: NDArray[Any]) -> bool:
+    """Whether there is an array with just these values; both may exceed memory."""
+    if key not in graph.arrays:
+        return False
+    found = graph.array(key)
+    if found.shape != values.shape:
+        return False
+    blocks = (slice(start, start + _BLOCK) for start in range(0, len(values), _BLOCK))
+    return all(np.array_equal(found[some], values[some], equal_nan=True) for some in blocks)
+
+
+@contextmanager
+def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
+    """Says how a run that was stopped is resumed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not directory.begun:
+            directory.discard_if_unused()
+            raise
+        raise InterruptError(
+            f"a checkpoint is in `{directory.path}`\n"
+            f"hint: resume: outercore run --resume {quoted(directory.path)}"
+        ) from None
+
+
+def _described(config: RunConfig) -> dict[str, Any]:
+    """What the record has of it."""
+    names = ("memory", "relation", "threads", "backend", "far", "far_ratio", "buffering")
+    return {name: value for name, value in config.to_dict().items() if name in names}
+
+
+def _record_of(
+    done: Run,
+    run: Path,
+    graph: Graph,
+    *,
+    config: Mapping[str, Any],
+    options: Mapping[str, Any],
+    command: str = "",
+) -> dict[str, Any]:
+    """The record of an algorithm's run in the directory `run`.
+
+    `config` is what the run might use, `options` what the algorithm was told.
+    """
+    return {
+        "version": 1,
+        "job": records.ALGORITHM,
+        "status": "finished",
+        "command": command,
+        "description": {"run": str(run), "algorithm": done.algorithm},
+        "config": {"run": config, done.algorithm: options},
+        "data_set": {
+            "path": str(graph.root.resolve()),
+            "nodes": graph.num_nodes,
+            "edges": graph.num_edges,
+        },
+        "machine": records.machine(),
+        "device_profile": records.device_profile(graph.root),
+        "plan": done.plan,
+        "peak_memory_bytes": records.peak_memory(),
+        "counters": done.counters,
+        "profile": done.profile,
+        "result": done.facts,
+    }

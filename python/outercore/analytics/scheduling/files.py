@@ -1,0 +1,70 @@
+"""The JSON files of `tune` and `jobs`: read whole or refused, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from outercore.analytics.scheduling.decide import Table
+from outercore.base.fields import build
+from outercore.errors import CorruptError, DeviceError, InvalidError, VersionError
+from outercore.files.atomic import Storage, device_errors, replace_file
+
+_Kept = TypeVar("_Kept")
+_VERSION = 1
+
+
+def table_path() -> Path:
+    """Where the table of this user is: `outercore/controller.json` in the XDG data directory."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "outercore" / "controller.json"
+
+
+def load_table(path: Path) -> Table:
+    """The table in a file, an empty one where there is none; errors: those of `load`."""
+    return load(Table, path, "measure again with `outercore tune`")
+
+
+def load(kind: type[_Kept], path: Path, hint: str) -> _Kept:
+    """The dataclass `kind` that a file holds; an empty one where there is no file.
+
+    `hint` says what to do about a file that holds anything else.
+
+    Errors: `CorruptError`, `VersionError`, `DeviceError` name the file.
+    """
+    try:
+        value = json.loads(path.read_text())
+    except FileNotFoundError:
+        return kind()
+    except OSError as error:
+        raise DeviceError(f"`{path}`: {error.strerror}") from None
+    except ValueError as error:
+        raise CorruptError(f"`{path}`: {error}\nhint: {hint}") from None
+    if not isinstance(value, dict) or "version" not in value:
+        raise CorruptError(f"`{path}`: expected an object with a `version`\nhint: {hint}")
+    version = value.pop("version")
+    if version != _VERSION:
+        raise VersionError(
+            f"`{path}`: version {version}, expected {_VERSION}\nhint: update Outercore, or {hint}"
+        )
+    try:
+        return build(kind, value, "")
+    except InvalidError as error:
+        found = str(error).partition("\nhint: ")[0]
+        raise CorruptError(f"`{path}`: {found}\nhint: {hint}") from None
+
+
+def store(path: Path, kept: Any) -> None:
+    """Writes a dataclass that `load` reads.
+
+    Errors: `NoSpaceError`, `DeviceError` name the file.
+    """
+    storage = Storage()
+    with device_errors(f"`{path}`"):
+        storage.make_directory(path.parent)
+        value = {"version": _VERSION, **asdict(kept)}
+        text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+        replace_file(storage, path, text.encode())

@@ -1,0 +1,331 @@
+"""Carrying a list of jobs out: starting what the controller lets start, noting how it ends."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from outercore.analytics.directory import AnalysisDirectory
+from outercore.analytics.scheduling.children import Child, stop_all
+from outercore.analytics.scheduling.decide import Launch, Table, allocate
+from outercore.analytics.scheduling.files import load, store
+from outercore.analytics.scheduling.machine import Machine
+from outercore.analytics.scheduling.needs import Estimate, Request, estimate
+from outercore.base.native import Progress
+from outercore.base.sizes import format_size
+from outercore.errors import InterruptError, InvalidError, OutercoreError
+from outercore.runs import record as records
+from outercore.runs.lock import only_one
+from outercore.runs.stop import terminate_like_interrupt
+
+PATIENCE_S = 600.0
+"""How long a job may wait for others' memory while nothing of ours runs."""
+
+STATE = "jobs.json"
+"""In the directory of the jobs: what became of each."""
+
+_LOOK_S = 1.0
+
+
+@dataclass
+class JobState:
+    """What is known of a job; the whole list is the state file."""
+
+    name: str
+    words: tuple[str, ...]
+    status: Literal["waiting", "running", "done", "failed", "refused", "stopped"] = "waiting"
+    threads: int | None = None
+    cores: tuple[int, ...] = ()
+    memory: int | None = None
+    """The budget of the run."""
+    far_ratio: float | None = None
+    estimate: float | None = None
+    """Seconds that the table lets expect; `None` where it knows nothing."""
+    seconds: float | None = None
+    """From its start to its end."""
+    peak_memory: int | None = None
+    code: int | None = None
+    error: str | None = None
+    record: str | None = None
+    """Directory of the run, where there is something to read or to resume."""
+    notes: tuple[str, ...] = ()
+
+    def run_of(self, request: Request) -> AnalysisDirectory | None:
+        """The run of the request as it is; `None` where it has changed, or its run failed."""
+        if self.record is None or self.words != request.words:
+            return None
+        return AnalysisDirectory(Path(self.record))
+
+    def has_ended_alone(self, run: AnalysisDirectory | None) -> bool:
+        """Whether its process finished after the call that started it was killed."""
+        if run is None or self.status != "running":
+            return False
+        # The record is written at the end, and then the checkpoint is removed.
+        return (run.path / records.FILE).exists() and not run.begun
+
+
+@dataclass(frozen=True)
+class _States:
+    """What the state file holds."""
+
+    jobs: tuple[JobState, ...] = ()
+
+
+Observer = Callable[[Sequence[JobState]], None]
+"""Called whenever something has changed, and every second."""
+
+
+def load_states(directory: Path) -> Sequence[JobState]:
+    """What became of the jobs in a directory, nothing where none ran there.
+
+    Errors: `CorruptError`, `VersionError` for a file that is no state.
+    """
+    return load(_States, directory / STATE, "choose another `--out`").jobs
+
+
+def run_jobs(
+    requests: Sequence[Request],
+    table: Table,
+    directory: Path,
+    machine: Machine,
+    *,
+    patience_s: float = PATIENCE_S,
+    observer: Observer | None = None,
+    progress: Progress | None = None,
+) -> Sequence[JobState]:
+    """Runs all requests, as many at once as there are cores and memory for; returns their ends.
+
+    What `directory` says is done is not done again, and what was stopped is resumed from its
+    checkpoint. A job that fails, or that the machine could never hold, does not keep the others
+    from running.
+
+    Errors: `InterruptError` after Ctrl-C, SIGTERM or SIGHUP, with every process ended and the state
+    kept.
+    """
+    with only_one(directory / STATE, "outercore jobs"), terminate_like_interrupt():
+        by_name = {request.name: request for request in requests}
+        tell = observer or (lambda states: None)
+        running = _Running(by_name, table, directory, machine, patience_s, tell)
+        try:
+            running.prepare(progress)
+            running.run()
+        except KeyboardInterrupt:
+            running.stop()
+            left = sum(state.status != "done" for state in running.states)
+            raise InterruptError(
+                f"{left} of {len(running.states)} jobs are left; the others are in `{directory}`"
+                "\nhint: run the same command again: it goes on with those"
+            ) from None
+        except BaseException:
+            running.stop()
+            raise
+        return running.states
+
+
+@dataclass
+class _Running:
+    """One call of `run_jobs`."""
+
+    requests: Mapping[str, Request]
+    table: Table
+    directory: Path
+    machine: Machine
+    patience_s: float
+    observer: Observer
+
+    def __post_init__(self) -> None:
+        self._estimates: dict[str, Estimate] = {}
+        self._children: dict[str, tuple[Child, Launch]] = {}
+        self._idle_since = time.monotonic()
+        self._states: dict[str, JobState] = {}
+        known = {state.name: state for state in load_states(self.directory)}
+        for name, request in self.requests.items():
+            state = known.get(name, JobState(name, request.words))
+            run = state.run_of(request)
+            if state.has_ended_alone(run):
+                state.status = "done"
+            if run is None or state.status != "done" or not (run.path / records.FILE).exists():
+                kept = state.record if run is not None and run.begun else None
+                state = JobState(name, request.words, record=kept)
+            self._states[name] = state
+
+    @property
+    def states(self) -> Sequence[JobState]:
+        """What became of each."""
+        return tuple(self._states.values())
+
+    def prepare(self, progress: Progress | None) -> None:
+        """Estimates all; refuses those that can never run."""
+        cores, memory = self.machine.cores, self.machine.memory
+        for state in self._waiting():
+            try:
+                estimated = estimate(self.requests[state.name], self.table, memory, progress)
+                job = estimated.job
+                if job.least_threads > cores:
+                    raise InvalidError(
+                        f"{job.least_threads} threads, expected {cores} at most, the cores"
+                    )
+                if job.memory > memory:
+                    raise InvalidError(
+                        f"takes {format_size(job.memory)} of memory, expected "
+                        f"{format_size(memory)} at most"
+                    )
+            except InterruptError:
+                raise KeyboardInterrupt from None
+            except OutercoreError as error:
+                self._refuse(state, str(error))
+            else:
+                self._estimates[state.name] = estimated
+                state.notes = estimated.notes
+        self._keep()
+
+    def run(self) -> None:
+        """Until nothing waits and nothing runs."""
+        while self._children or self._waiting():
+            self._launch()
+            self.observer(self.states)
+            self._wait()
+            self._give_up()
+        self.observer(self.states)
+
+    def stop(self) -> None:
+        """Ends what runs; running the list again resumes it."""
+        stop_all([child for child, _ in self._children.values()])
+        self._reap(stopped=True)
+        self._keep()
+        self.observer(self.states)
+
+    def _waiting(self) -> list[JobState]:
+        return [state for state in self.states if state.status == "waiting"]
+
+    def _launch(self) -> None:
+        """Starts what the controller lets start."""
+        waiting = self._startable()
+        if not waiting:
+            return
+        held = [core for _, launch in self._children.values() for core in launch.cores]
+        jobs = [self._estimates[state.name].job for state in waiting]
+        launches = allocate(jobs, self.machine.free_cores(held), self._free_memory())
+        for launch in launches:
+            self._start(launch)
+        if launches:
+            self._keep()
+
+    def _startable(self) -> list[JobState]:
+        """Those that wait, of those that write to one data set only the first."""
+        writing = {
+            self.requests[name].data_set.resolve()
+            for name in self._children
+            if self.requests[name].saves
+        }
+        startable = []
+        for state in self._waiting():
+            request = self.requests[state.name]
+            root = request.data_set.resolve()
+            if not (request.saves and root in writing):
+                startable.append(state)
+            if request.saves:
+                writing.add(root)
+        return startable
+
+    def _free_memory(self) -> int:
+        """What is free, less what running jobs may still take, within what we may take at all."""
+        promised = sum(launch.memory for _, launch in self._children.values())
+        still = sum(
+            max(launch.memory - child.resident, 0) for child, launch in self._children.values()
+        )
+        return min(self.machine.free_memory() - still, self.machine.memory - promised)
+
+    def _start(self, launch: Launch) -> None:
+        name = launch.job.name
+        state, estimated = self._states[name], self._estimates[name]
+        directory, command = self._command(name)
+        budget = launch.memory - estimated.overhead
+        command += ["--threads", str(launch.threads), "--memory", str(budget), "--json"]
+        self._children[name] = (Child(command, launch.cores, directory), launch)
+        state.status = "running"
+        state.threads, state.cores = launch.threads, launch.cores
+        state.memory, state.far_ratio = budget, estimated.reached
+        state.estimate = launch.job.seconds(launch.threads) if estimated.measured else None
+
+    def _command(self, name: str) -> tuple[Path, list[str]]:
+        """Where the output of a job goes, and the command that begins or resumes its run."""
+        state, request = self._states[name], self.requests[name]
+        if state.record is not None:
+            directory = Path(state.record) if request.record is None else self.directory / name
+            return directory, ["run", "--resume", state.record]
+        directory = self._free_directory(name)
+        state.record = str(request.record or directory)
+        far = _far_arguments(request, self._estimates[name])
+        return directory, [*request.words, "--record", state.record, *far]
+
+    def _free_directory(self, name: str) -> Path:
+        """A directory without a run."""
+        directory = self.directory / name
+        number = 1
+        while any((directory / file).exists() for file in (records.FILE, "config.json")):
+            number += 1
+            directory = self.directory / f"{name}-{number}"
+        return directory
+
+    def _give_up(self) -> None:
+        """Refuses what waits where nothing of ours runs and nothing gets free."""
+        if self._children:
+            self._idle_since = time.monotonic()
+        elif time.monotonic() - self._idle_since > self.patience_s:
+            for state in self._waiting():
+                needed = self._estimates[state.name].job.memory
+                self._refuse(
+                    state,
+                    f"waited {self.patience_s:g} s for {format_size(needed)} of memory, its "
+                    f"turning point; {format_size(self.machine.free_memory())} are free",
+                )
+            self._keep()
+
+    def _wait(self) -> None:
+        """Until a process ends, or it is time to look at the machine again."""
+        with selectors.DefaultSelector() as selector:
+            for child, _ in self._children.values():
+                selector.register(child, selectors.EVENT_READ)
+            selector.select(_LOOK_S)
+        self._reap()
+
+    def _reap(self, *, stopped: bool = False) -> None:
+        """Takes note of the processes that have ended."""
+        for name, (child, _) in list(self._children.items()):
+            if child.code is None:
+                continue
+            state = self._states[name]
+            state.code = child.code
+            state.seconds = time.monotonic() - child.started
+            if child.code == 0:
+                state.status = "done"
+                record = AnalysisDirectory(Path(state.record or "")).record()
+                state.peak_memory = record["peak_memory_bytes"]
+            elif stopped:
+                state.status = "stopped"
+            else:
+                state.status, state.record = "failed", None
+                state.error = child.last_error()
+            child.close()
+            del self._children[name]
+            self._keep()
+
+    def _refuse(self, state: JobState, reason: str) -> None:
+        state.status = "refused"
+        state.error = reason.partition("\nhint: ")[0]
+
+    def _keep(self) -> None:
+        store(self.directory / STATE, _States(tuple(self._states.values())))
+
+
+def _far_arguments(request: Request, estimated: Estimate) -> list[str]:
+    """How much a run leaves to its memory server, where the command leaves that open."""
+    run = request.run
+    if run.far is None or run.far_ratio is not None or request.memory is not None:
+        return []
+    return ["--set", f"far_ratio={estimated.far_ratio}"]

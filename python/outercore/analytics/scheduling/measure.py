@@ -1,0 +1,208 @@
+"""The offline table: what algorithms take by threads and far ratio.
+
+**Source**: Fargraph+ 7, offline data collection.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from outercore import analytics
+from outercore.analytics.config import RunConfig
+from outercore.analytics.directory import AnalysisDirectory
+from outercore.analytics.scheduling.children import Child
+from outercore.analytics.scheduling.config import TuneConfig, medium_of
+from outercore.analytics.scheduling.decide import GraphShape, Measurement, Point, Profile, Table
+from outercore.analytics.scheduling.files import load_table, store
+from outercore.analytics.scheduling.machine import described
+from outercore.analytics.scheduling.needs import Work, graph_shape, local_budget
+from outercore.base.native import Progress
+from outercore.base.sizes import parse_size
+from outercore.data.graph import Graph
+from outercore.errors import InterruptError, InvalidError, OutercoreError
+from outercore.runs import record as records
+from outercore.runs.lock import only_one
+from outercore.runs.stop import terminate_like_interrupt
+
+LIMIT_S = 3600.0
+"""A single run that takes longer is given up."""
+
+
+@dataclass
+class Tuned:
+    """What a call of `tune` has found."""
+
+    config: TuneConfig
+    graph: GraphShape
+    table: Table
+    """All that the file holds now."""
+    measured: int = 0
+    """Points that this call has measured."""
+    known: int = 0
+    """Points that were in the table."""
+    left_out: list[str] = field(default_factory=list)
+    """Points that need more memory than they may have, and such that failed, with the reason."""
+
+    def profiles(self) -> dict[str, Profile]:
+        """What is known now about this graph, by algorithm."""
+        medium = medium_of(self.config.far)
+        names = self.config.algorithms
+        found = {name: self.table.profile(name, self.graph, medium) for name in names}
+        return {name: profile for name, profile in found.items() if profile is not None}
+
+
+def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | None = None) -> Tuned:
+    """Measures what is missing in the table `out`, point by point, and writes it after each.
+
+    Every run is a process of its own with the least budget of its far ratio, bound to as many
+    cores as it has threads. What is in the table is not measured again, so that a call that was
+    stopped goes on where it was.
+
+    Errors: `InvalidError` for a table of another machine; `InterruptError` after Ctrl-C, with
+    every finished point in the table.
+    """
+    graph = Graph(data_set)
+    if graph.num_nodes == 0:
+        raise InvalidError(f"data set `{data_set}` has no nodes, expected something to measure")
+    with only_one(out, "outercore tune"), terminate_like_interrupt():
+        table = load_table(out)
+        if table.machine not in (None, described()):
+            raise InvalidError(
+                f"table `{out}` was measured on another machine: {table.machine}"
+                "\nhint: choose another `--out`"
+            )
+        tuned = Tuned(config, graph_shape(graph), table)
+        try:
+            _Tuning(data_set, out, tuned).run(progress)
+        except KeyboardInterrupt:
+            raise InterruptError(
+                f"{tuned.measured} points were measured and are in `{out}`"
+                "\nhint: run the same command again: it goes on where it stopped"
+            ) from None
+        return tuned
+
+
+@dataclass
+class _Tuning:
+    """One call of `tune`."""
+
+    data_set: Path
+    out: Path
+    tuned: Tuned
+
+    def __post_init__(self) -> None:
+        self._config = self.tuned.config
+        self._memory = parse_size(self._config.memory)
+
+    def run(self, progress: Progress | None) -> None:
+        """All points."""
+        points = self._config.points(self.tuned.graph)
+        of_algorithm = Counter(point.algorithm for point in points)
+        done: Counter[str] = Counter()
+
+        def tell(name: str) -> None:
+            if progress is not None:
+                progress(name, done[name], of_algorithm[name], "points")
+
+        memory = min(self._memory, 1 << 30)
+        analytics.grid(self.data_set, memory=memory, progress=progress)
+        for point in points:
+            tell(point.algorithm)
+            self._measure(point)
+            done[point.algorithm] += 1
+            tell(point.algorithm)
+
+    def _measure(self, point: Point) -> None:
+        """Measures a point, unless it is known."""
+        tuned = self.tuned
+        options = self._typical_options(point.algorithm)
+        work = Work(point.algorithm, self.data_set, options, self._run(point))
+        try:
+            budget, ratio = local_budget(work, point.far_ratio, point.threads, most=self._memory)
+            reached = replace(point, far_ratio=ratio)
+            if any(one.point == reached for one in tuned.table.measurements):
+                tuned.known += 1
+                return
+            counted = [run_child(work, budget) for _ in range(self._config.repeat)]
+        except (OutercoreError, TimeoutError) as error:
+            tuned.left_out.append(f"{point}: {error}")
+            return
+        measured = _measurement(reached, budget, counted)
+        tuned.table = Table((*tuned.table.measurements, measured), described())
+        store(self.out, tuned.table)
+        tuned.measured += 1
+
+    def _run(self, point: Point) -> RunConfig:
+        """How a point is run; of its memory only the budget is left open."""
+        config = RunConfig(threads=point.threads, backend=self._config.backend)
+        far = self._config.far
+        if far is None:
+            return config
+        # A server that is lost would be measured as a disk.
+        far = replace(far, fallback=False)
+        return replace(config, far=far, far_ratio=point.far_ratio)
+
+    def _typical_options(self, algorithm: str) -> dict[str, Any]:
+        """Options with which an algorithm does a fixed, typical amount of work."""
+        nodes = self.tuned.graph.nodes
+        match algorithm:
+            case "pagerank":
+                return {"max_iterations": 10, "tolerance": 0.0}
+            case "hits":
+                return {"max_iterations": 5, "tolerance": 0.0}
+            case "betweenness":
+                return {"samples": min(4, nodes)}
+            case "closeness":
+                return {"nodes": list(range(min(64, nodes)))}
+            case "bfs" | "sssp":
+                return {"source": self._busiest}
+        return {}
+
+    @cached_property
+    def _busiest(self) -> int:
+        """The node with the most out-arcs: a search from it reaches most of the graph."""
+        degrees = analytics.degrees(self.data_set, which="out", memory=self._memory)
+        return int(np.argmax(degrees))
+
+
+def run_child(work: Work, budget: int) -> dict[str, Any]:
+    """Runs an algorithm in a process of its own and returns its record.
+
+    Errors: `InvalidError` with what it said where it failed; `TimeoutError`.
+    """
+    cores = sorted(os.sched_getaffinity(0))[: work.run.threads]
+    with tempfile.TemporaryDirectory(prefix="outercore-tune-") as name:
+        directory, options = Path(name) / "run", Path(name) / "options.json"
+        options.write_text(replace(work.run, memory=str(budget)).to_json())
+        arguments = ["run", work.algorithm.replace("_", "-"), str(work.data_set)]
+        for option, value in work.options.items():
+            text = ",".join(str(one) for one in np.atleast_1d(value))
+            arguments += [f"--{option}".replace("_", "-"), text]
+        arguments += ["--config", str(options), "--record", str(directory), "--top", "0"]
+        with closing(Child(arguments, cores, directory)) as child:
+            if child.wait(LIMIT_S) != 0:
+                raise InvalidError(child.last_error())
+        return AnalysisDirectory(directory).record()
+
+
+def _measurement(point: Point, budget: int, counted: Sequence[dict[str, Any]]) -> Measurement:
+    """The median of several runs."""
+    tiers = [records.bytes_by_tier(one["counters"]) for one in counted]
+    return Measurement(
+        **vars(point),
+        seconds=statistics.median(one["counters"]["seconds"] for one in counted),
+        bytes_read=statistics.median_high(sum(tier.values()) - tier["memory"] for tier in tiers),
+        memory=budget,
+        peak_memory=max(one["peak_memory_bytes"] for one in counted),
+    )

@@ -1,0 +1,225 @@
+"""What a run needs: the memory of a far ratio, and what the table advises."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from outercore import analytics
+from outercore.analytics.config import RunConfig
+from outercore.analytics.scheduling.config import medium_of
+from outercore.analytics.scheduling.decide import (
+    ASSUMED_TURNING_POINT,
+    GraphShape,
+    Job,
+    Profile,
+    Table,
+)
+from outercore.base.native import Progress
+from outercore.base.sizes import format_size
+from outercore.data.graph import Graph
+from outercore.errors import BudgetError, InvalidError, NotFoundError
+from outercore.files.large_arrays import blocks, mapped
+
+NO_LIMIT = 1 << 50
+"""More memory than any machine has."""
+
+_STEP = 64 << 10
+_ROWS = 1 << 20
+_ASSUMED_OVERHEAD = 128 << 20
+"""Interpreter, libraries and stacks beside a budget, where nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the memory plan of a run depends on, besides memory and threads."""
+
+    algorithm: str
+    data_set: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the algorithm is told, as `outercore.analytics.run` takes it."""
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def plan(self, memory: int, threads: int | None = None, **far: Any) -> dict[str, Any]:
+        """How the run would divide `memory`; errors: those of `outercore.analytics.plan`."""
+        return analytics.plan(
+            self.algorithm,
+            self.data_set,
+            memory=memory,
+            threads=threads,
+            backend=self.run.backend,
+            checkpoint_every=self.run.checkpoint_every,
+            **far,
+            **self.options,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Work):
+    """One `outercore run` that somebody asked for."""
+
+    name: str
+    words: tuple[str, ...]
+    """The command, from `run` on."""
+    memory: int | None = None
+    """As the command says, or for the controller to choose."""
+    record: Path | None = None
+    """Where its record goes; into the directory of the jobs by default."""
+    saves: bool = False
+    """Whether it writes to its data set, which one at a time may do."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the controller takes a request for."""
+
+    job: Job
+    far_ratio: float
+    """That the run is asked for."""
+    reached: float
+    """That its budget comes to; a result needs memory that edges can have meanwhile."""
+    overhead: int
+    """Bytes of the process beside its budget."""
+    measured: bool
+    """Whether the table knows the algorithm; all else is an assumption."""
+    notes: tuple[str, ...] = ()
+
+
+def estimate(
+    request: Request, table: Table, most_memory: int, progress: Progress | None = None
+) -> Estimate:
+    """What a request needs at its turning point, and how its time depends on threads.
+
+    Builds the grid where there is none.
+
+    Errors: `InvalidError` where not even all the memory is enough; what the memory plan raises.
+    """
+    shape = graph_shape(Graph(request.data_set))
+    try:
+        request.plan(NO_LIMIT)
+    except NotFoundError:
+        analytics.grid(request.data_set, memory=min(most_memory, 1 << 30), progress=progress)
+    profile = table.profile(request.algorithm, shape, medium_of(request.run.far))
+    ratio, notes = _wanted_ratio(request, profile)
+    overhead = _ASSUMED_OVERHEAD if profile is None else profile.overhead
+    least = request.run.threads or 1
+    if request.memory is None:
+        first, reached = local_budget(request, ratio, least, most=most_memory - overhead)
+        second, _ = local_budget(request, ratio, least + 1)
+        per_thread = max(second - first, 0)
+    else:
+        first, reached, per_thread = request.memory, ratio, 0
+    return Estimate(
+        job=Job(
+            name=request.name,
+            times=_assumed_times(shape) if profile is None else profile.times(reached),
+            memory=first + overhead,
+            memory_per_thread=per_thread,
+            least_threads=least,
+            most_threads=request.run.threads,
+        ),
+        far_ratio=ratio,
+        reached=reached,
+        overhead=overhead,
+        measured=profile is not None,
+        notes=notes,
+    )
+
+
+def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tuple[str, ...]]:
+    """The far ratio to run at, and what to say about it."""
+    if request.memory is not None:
+        return planned_ratio(request.plan(request.memory, request.run.threads or 1)), ()
+    if request.run.far_ratio is not None:
+        return request.run.far_ratio, ()
+    if profile is None:
+        return ASSUMED_TURNING_POINT, (
+            f"nothing was measured for {request.algorithm}: a turning point of "
+            f"{ASSUMED_TURNING_POINT:g} is assumed, and that threads share its work evenly; "
+            "`outercore tune` measures",
+        )
+    notes = []
+    if not profile.same_class:
+        notes.append("measured on a graph of another class")
+    measured = profile.measured[0].medium
+    if measured != medium_of(request.run.far):
+        notes.append(f"measured with edges from {measured}")
+    return profile.turning_point, tuple(notes)
+
+
+def _assumed_times(graph: GraphShape) -> tuple[float, ...]:
+    """Times of an algorithm without measurements: longer on more arcs, evenly shared."""
+    return tuple(max(graph.arcs, 1) * 1e-8 / threads for threads in range(1, 65))
+
+
+def local_budget(
+    work: Work, far_ratio: float, threads: int, *, most: int = NO_LIMIT
+) -> tuple[int, float]:
+    """The least memory with which at most `far_ratio` of the edges do not stay in it.
+
+    Returns it with the ratio that it then comes to, which may be smaller: a result needs memory
+    that edges can have meanwhile.
+
+    Errors: `InvalidError` where `most` is not enough.
+    """
+    far = {} if work.run.far is None else {"far": work.run.far, "far_ratio": far_ratio}
+
+    def fits(memory: int) -> bool:
+        try:
+            planned = work.plan(memory, threads, **far)
+        except BudgetError:
+            return False
+        if planned["spill"] is not None:
+            # With state in scratch files it would be another algorithm.
+            return False
+        # A far ratio that was asked for is rounded up to whole segments.
+        return bool(far) or planned_ratio(planned) <= far_ratio
+
+    budget = least_budget(fits, max(most, 1))
+    if budget is None:
+        raise InvalidError(
+            f"far ratio {far_ratio:g} takes more memory than the {format_size(max(most, 0))} "
+            "there are"
+        )
+    return budget, round(planned_ratio(work.plan(budget, threads, **far)), 4)
+
+
+def least_budget(fits: Callable[[int], bool], most: int) -> int | None:
+    """The smallest budget that fits, in steps of 64 KiB; `None` where `most` does not.
+
+    Where a budget fits, larger ones are taken to fit too.
+    """
+    if not fits(most):
+        return None
+    smaller = range(_STEP, most, _STEP)
+    place = bisect_left(smaller, True, key=fits)
+    return smaller[place] if place < len(smaller) else most
+
+
+def planned_ratio(planned: Mapping[str, Any]) -> float:
+    """Share of the edges that a plan does not keep in memory."""
+    total = planned["bytes_first_pass"]
+    return planned["bytes_per_pass"] / total if total else 0.0
+
+
+def graph_shape(graph: Graph) -> GraphShape:
+    """Nodes, arcs and skew of the in-degrees.
+
+    **Cost**: reads the offsets once, in pieces.
+    """
+    offsets = mapped(graph.root, graph.arrays[graph.key("offsets")])
+    squares, before = 0.0, np.zeros(1, offsets.dtype)
+    for _, block in blocks(offsets, _ROWS):
+        degrees = np.diff(block, prepend=before).astype(np.float64)
+        squares += float(np.dot(degrees, degrees))
+        before = block[-1:]
+    nodes, arcs = graph.num_nodes, graph.num_edges
+    mean = arcs / nodes if nodes else 0.0
+    variance = max(squares / nodes - mean * mean, 0.0) if nodes else 0.0
+    return GraphShape(nodes, arcs, round(math.sqrt(variance) / mean, 6) if mean else 0.0)

@@ -1,0 +1,1 @@
+"""Lowest room: the Rust core called from Python, configurations, sizes, and texts for people."""

@@ -1,0 +1,176 @@
+"""Configurations as frozen dataclasses: read from plain values, checked, written as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from operator import index
+from typing import Any, Literal, TypeVar
+
+from outercore.base.likeness import hint_like, suggestion
+from outercore.errors import InvalidError
+
+_Built = TypeVar("_Built")
+_Own = TypeVar("_Own", bound="Configuration")
+_NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+
+
+class Configuration:
+    """What a whole configuration, a frozen dataclass of groups, can do."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Groups of plain JSON values, in the order of the fields."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+    def to_json(self) -> str:
+        """The configuration as indented JSON."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    @classmethod
+    def from_dict(cls: type[_Own], values: Mapping[str, Any]) -> _Own:
+        """The configuration that `values` describes; what is absent takes its default.
+
+        Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
+        """
+        return build(cls, values, "")
+
+    @classmethod
+    def from_json(cls: type[_Own], text: str) -> _Own:
+        """Inverse of `to_json`."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidError(f"configuration: expected JSON, found: {error}") from None
+        return cls.from_dict(values)
+
+
+def build(kind: type[_Built], values: Any, path: str) -> _Built:
+    """A dataclass of the type `kind` from plain values; `path` is where they stand.
+
+    Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
+    """
+    name = path or "configuration"
+    if not isinstance(values, Mapping):
+        raise InvalidError(f"{name}: expected an object, found {values!r}")
+    hints = typing.get_type_hints(kind)
+    prefix = f"{path}." if path else ""
+    for key in values:
+        if key not in hints:
+            known = [prefix + one for one in hints]
+            guess = suggestion(f"{prefix}{key}", known)
+            raise InvalidError(f"{name}: unknown key `{prefix}{key}`\nhint: {guess}")
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        required = (field.default, field.default_factory) == (dataclasses.MISSING,) * 2
+        if required and field.name not in values:
+            raise InvalidError(f"{prefix}{field.name}: expected a value, found none")
+    return kind(**{key: typed(hints[key], value, prefix + key) for key, value in values.items()})
+
+
+def typed(hint: Any, value: Any, path: str) -> Any:
+    """`value` as the type `hint`, without the guesses that hide a mistake (`"3"` is no number).
+
+    Numbers of NumPy and PyTorch become Python's.
+
+    Errors: `InvalidError` for a value of another type.
+    """
+    if dataclasses.is_dataclass(hint):
+        return build(hint, value, path)  # type: ignore[arg-type]
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        one_of(path, value, typing.get_args(hint))
+        return value
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise InvalidError(f"{path}: expected an object, found {value!r}")
+        return dict(value)
+    if origin is types.UnionType:
+        inner = next(choice for choice in typing.get_args(hint) if choice is not type(None))
+        return None if value is None else typed(inner, value, path)
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise InvalidError(f"{path}: expected a list, found {value!r}")
+        return tuple(typed(typing.get_args(hint)[0], item, path) for item in value)
+    return _plain(hint, value, path)
+
+
+def _plain(hint: Any, value: Any, path: str) -> Any:
+    """A text, a truth value or a number; those of NumPy become Python's."""
+    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    accepted = (int, float) if hint is float else hint
+    if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
+        raise InvalidError(f"{path}: expected {_NAMES.get(hint, hint.__name__)}, found {value!r}")
+    return float(value) if hint is float else value
+
+
+def plain_json(values: Any) -> str:
+    """Values as JSON for the core; numbers of NumPy and PyTorch become Python's.
+
+    Errors: `InvalidError` for a value that JSON cannot hold.
+    """
+    return json.dumps(values, default=_item)
+
+
+def _item(value: Any) -> Any:
+    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
+        return value.item()
+    raise InvalidError(f"expected a text, a number or a list of them, found {value!r:.80}")
+
+
+def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
+    """Errors: `InvalidError` where `value` is none of the choices."""
+    known = list(choices)
+    if value not in known:
+        listed = [str(one) for one in known]
+        guess = hint_like(str(value), listed)
+        raise InvalidError(f"{name}: expected one of {', '.join(listed)}; found {value!r}{guess}")
+
+
+def positive(name: str, value: float) -> None:
+    """Errors: `InvalidError` where `value` is not above zero."""
+    if not 0 < value < math.inf:
+        raise InvalidError(f"{name}: expected a positive number, found {value}")
+
+
+def within(name: str, value: float, least: float, most: float | None) -> None:
+    """Errors: `InvalidError` where `value` is not in `least` to `most`; None is no bound."""
+    if not (least <= value < math.inf) or (most is not None and value > most):
+        limits = (
+            f"at least {_shown(least)}" if most is None else f"{_shown(least)} to {_shown(most)}"
+        )
+        raise InvalidError(f"{name}: expected {limits}, found {value}")
+
+
+def whole(name: str, value: Any, least: float, most: float | None = None) -> int:
+    """A whole number, of NumPy and PyTorch too.
+
+    Errors: `InvalidError` for anything else, and for one that is not in `least` to `most`.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = index(value)
+    except TypeError:
+        raise InvalidError(f"{name}: expected a whole number, found {value!r}") from None
+    within(name, found, least, most)
+    return found
+
+
+def number(name: str, value: Any) -> float:
+    """A finite number, of NumPy and PyTorch too.
+
+    Errors: `InvalidError` for anything else.
+    """
+    found: float = _plain(float, value, name)
+    if not math.isfinite(found):
+        raise InvalidError(f"{name}: expected a finite number, found {value!r}")
+    return found
+
+
+def _shown(bound: float) -> str:
+    """A whole number with all its digits."""
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"

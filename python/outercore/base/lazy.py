@@ -1,0 +1,31 @@
+"""Attributes of packages that are imported when they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from outercore.base.likeness import missing_attribute
+from outercore.errors import UnsupportedError
+
+
+def attribute(
+    package: str, name: str, modules: Mapping[str, str], job: str = "", hint: str = ""
+) -> Any:
+    """The attribute `name` of `package`; `modules` says which module defines it.
+
+    Errors: `AttributeError` for an unknown name, with the `hint` or a name like it;
+    `UnsupportedError` where the `job` needs a package that is not installed.
+    """
+    if name not in modules:
+        raise missing_attribute(f"module `{package}`", name, modules, hint)
+    try:
+        return getattr(import_module(modules[name]), name)
+    except ModuleNotFoundError as error:
+        if not job or error.name is None or error.name.startswith("outercore"):
+            raise
+        raise UnsupportedError(
+            f"{job} needs the package `{error.name}`, which is not installed\n"
+            'hint: pip install "outercore[torch]"'
+        ) from error

@@ -1,0 +1,312 @@
+"""Options of a job: each is written once, as a field of the job's configuration.
+
+The command line, the keywords of Python, the file of `--config`, `--help` and `docs/options.md` all
+come from these fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from outercore.base.fields import Configuration, one_of
+from outercore.base.likeness import suggestion
+from outercore.base.other_libraries import called_here
+from outercore.base.sizes import parse_size
+from outercore.errors import InvalidError, NotFoundError
+
+_Own = TypeVar("_Own", bound=Configuration)
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+_FLAGS = {"true": True, "false": False, "on": True, "off": False, "yes": True, "no": False}
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field means, and what it is called where it is set."""
+
+    help: str
+    name: str = ""
+    """Keyword in Python and option of the command line; by default the name of the field."""
+    short: str = ""
+    """A second option of the command line, such as `--lr`."""
+    sets_also: str = ""
+    """Path of another field, which gets the same value."""
+    size: bool = False
+    """Whether the value is a number of bytes, such as `8GiB`."""
+    common: bool = False
+    """Whether the command line has an option for it; other fields are set by `--set`."""
+    off: str = ""
+    """What the command line has for `false`, such as `--directed`."""
+    choices: tuple[str, ...] = ()
+    """What shells complete, where the type does not list all values."""
+    least: float | None = None
+    """The command line refuses numbers below, and those above `most`."""
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a configuration."""
+
+    path: str
+    """Where it stands, such as `optimiser.learning_rate`."""
+    option: Option
+    type: Any
+    default: Any
+
+    @property
+    def name(self) -> str:
+        """Keyword in Python, and option of the command line if it is a common one."""
+        return self.option.name or self.path.rpartition(".")[2]
+
+    @property
+    def flag(self) -> str:
+        """How the command line sets it: `--learning-rate`, or `--set optimiser.weight_decay`."""
+        if self.option.common:
+            return f"--{self.name}".replace("_", "-")
+        return f"--set {self.path}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that it has a list of."""
+        if get_origin(self.type) is Literal:
+            return tuple(map(str, get_args(self.type)))
+        return self.option.choices
+
+    @property
+    def described(self) -> str:
+        """The help with the default."""
+        if "default" in self.option.help:
+            return self.option.help
+        match self.default:
+            case None | "" | () | inspect.Parameter.empty:
+                return self.option.help
+            case bool(value):
+                shown = "on" if value else "off"
+            case tuple(value):
+                shown = ",".join(map(str, value))
+            case str(value):
+                shown = f"`{value}`"
+            case value:
+                shown = f"{value:.12g}"
+        return f"{self.option.help.removesuffix('.')}; {shown} by default."
+
+    def parse(self, text: str) -> Any:
+        """The value of a text such as `15,10`.
+
+        Errors: `InvalidError` for another type.
+        """
+        if self.option.size:
+            size = parse_size(text, self.path)
+            return size if self.type is int else text
+        return _parse(self.type, text.strip(), self.path)
+
+
+def fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
+    """All fields of a configuration, group by group; of a function, its parameters but the first.
+
+    A function says in the `Args:` of its docstring what a parameter means. `progress` and
+    `resources` are no options.
+
+    Example:
+        >>> from outercore.training.config import TrainConfig
+        >>> next(field.name for field in fields(TrainConfig) if field.path == "model.kind")
+        'model'
+    """
+    return _fields(kind)
+
+
+@cache
+def _fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
+    return tuple(_walk(kind, "") if isinstance(kind, type) else _parameters(kind))
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[Field]:
+    # `Unpack` is there for type checkers alone; what it stands at is no option.
+    hints = typing.get_type_hints(function, localns={"Unpack": list})
+    _, _, described = (inspect.getdoc(function) or "").partition("Args:\n")
+    helps = dict(_ARGUMENT.findall(described.partition("\n\n")[0]))
+    _first, *others = inspect.signature(function).parameters.values()
+    for one in others:
+        if one.name not in ("progress", "resources"):
+            plain = _required(hints[one.name])
+            text = " ".join(helps.get(one.name, "").replace("``", "`").split())
+            option = Option(text[:1].upper() + text[1:], size=plain == str | int, common=True)
+            yield Field(one.name, option, plain, one.default)
+
+
+def _walk(kind: Any, prefix: str) -> Iterator[Field]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        hint, path = hints[field.name], prefix + field.name
+        marks = getattr(hint, "__metadata__", ())
+        option = next((mark for mark in marks if isinstance(mark, Option)), None)
+        plain = _required(typing.get_args(hint)[0] if option is not None else hint)
+        if dataclasses.is_dataclass(plain):
+            yield from _walk(plain, f"{path}.")
+        elif option is not None:
+            default = None if field.default is dataclasses.MISSING else field.default
+            yield Field(path, option, plain, default)
+
+
+def _required(hint: Any) -> Any:
+    """The type without `None`."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+        return typing.Union[tuple(choices)]  # noqa: UP007 - of one type it is that type
+    return hint
+
+
+def _parse(hint: Any, text: str, name: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        # Choices may be numbers.
+        choices = {str(choice): choice for choice in typing.get_args(hint)}
+        one_of(name, text, choices)
+        return choices[text]
+    if origin is tuple:
+        return [_parse(typing.get_args(hint)[0], part, name) for part in text.split(",") if part]
+    if hint is bool:
+        if text.lower() not in _FLAGS:
+            raise InvalidError(f"{name}: expected `true` or `false`, found `{text}`")
+        return _FLAGS[text.lower()]
+    if origin is not None:
+        return text
+    try:
+        return hint(text)
+    except ValueError:
+        kind = "a whole number" if hint is int else "a number"
+        raise InvalidError(f"{name}: expected {kind}, found `{text}`") from None
+
+
+def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Groups of a configuration from options by name; one that is `None` is not given.
+
+    Errors: `InvalidError` for an unknown name.
+    """
+    by_name = {field.name: field for field in fields(kind)}
+    for name in options:
+        _require_known(name, by_name, "option")
+    given = [(by_name[name], value) for name, value in options.items() if value is not None]
+    groups: dict[str, Any] = {}
+    # First, so that an option of the other field counts whatever their order.
+    for field, value in given:
+        if field.option.sets_also:
+            _put(groups, field.option.sets_also, value)
+    for field, value in given:
+        is_bytes = field.option.size and field.type is str and isinstance(value, Integral)
+        _put(groups, field.path, str(value) if is_bytes else value)
+    return groups
+
+
+def parse_settings(kind: Callable[..., Any], settings: Iterable[str]) -> dict[str, Any]:
+    """Options by name from the texts `NAME=VALUE` of `--set`.
+
+    Errors: `InvalidError` for an unknown path or another type.
+    """
+    by_path = {field.path: field for field in fields(kind)}
+    options = {}
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals:
+            raise InvalidError(f"--set {setting}: expected NAME=VALUE")
+        _require_known(path.strip(), by_path, "setting")
+        field = by_path[path.strip()]
+        options[field.name] = field.parse(text)
+    return options
+
+
+def _require_known(name: str, known: Mapping[str, Field], what: str) -> None:
+    if name in known:
+        return
+    meant = called_here(name, known)
+    if meant is not None:
+        raise InvalidError(f"unknown {what} `{name}`\nhint: it is called `{meant}` here")
+    raise InvalidError(f"unknown {what} `{name}`\nhint: {suggestion(name, known)}")
+
+
+def _put(groups: dict[str, Any], path: str, value: Any) -> None:
+    group, dot, rest = path.partition(".")
+    if dot:
+        _put(groups.setdefault(group, {}), rest, value)
+    else:
+        groups[group] = value
+
+
+def paths_of(groups: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The paths of all values of groups."""
+    for name, value in groups.items():
+        if isinstance(value, Mapping):
+            yield from paths_of(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Groups of two configurations; where both have a value, that of `above` counts."""
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        is_group = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[name] = merge(old, value) if is_group else value  # type: ignore[arg-type]
+    return merged
+
+
+def base_groups(base: Configuration | Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
+    """Groups of a configuration, which may be in a JSON file, or in that of a run.
+
+    Errors: `NotFoundError` for the file; `InvalidError` where it is no JSON object.
+    """
+    if base is None:
+        return {}
+    if isinstance(base, Configuration):
+        return base.to_dict()
+    return dict(base if isinstance(base, Mapping) else _read(Path(base)))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except OSError as error:
+        raise NotFoundError(f"configuration `{path}`: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidError(f"configuration `{path}`: expected JSON, found: {error}") from None
+    # The file of a run has the configuration as one of its parts.
+    if isinstance(found, Mapping) and "fingerprint" in found and "config" in found:
+        found = found["config"]
+    if not isinstance(found, Mapping):
+        raise InvalidError(f"configuration `{path}`: expected an object, found {found!r}")
+    return found
+
+
+def configuration(
+    kind: type[_Own],
+    base: Configuration | Mapping[str, Any] | str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> _Own:
+    """A configuration from `base`, which options override.
+
+    Args:
+        kind: the type of the configuration.
+        base: a configuration, its groups, or a JSON file of them, such as `config.json` of a run.
+        options: values by the names of `fields`; `None` is not given.
+
+    Errors: `InvalidError` for an unknown name or a wrong value; `NotFoundError` for the file.
+
+    Example:
+        >>> from outercore.training.config import TrainConfig
+        >>> config = configuration(TrainConfig, None, {"model": "gcn", "dropout": 0.2})
+        >>> config.model.kind, config.model.dropout
+        ('gcn', 0.2)
+    """
+    return kind.from_dict(merge(base_groups(base), groups_of(kind, options or {})))

@@ -1,0 +1,197 @@
+"""Plans as people read them: words and units in place of the keys that programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outercore.base.display import Forecast, Plan, Rows, value_of, words
+from outercore.base.durations import format_duration
+from outercore.base.sizes import as_option, format_size
+
+Named = list[tuple[str, str]]
+"""Names and values, to be added to."""
+_OTHERS = {
+    "in_degrees_memory": "in-degrees",
+    "embeddings_memory": "embeddings",
+    "edges_memory": "edges with times",
+}
+"""What else a training has in memory all the time."""
+
+_BUDGET = {
+    "budget": "budget",
+    "least": "least that works",
+    "least_in_memory": "least with state in memory",
+    "state": "state",
+}
+_PARTS = {
+    "output": "result",
+    "index": "index of the edges",
+    "staging": "read buffers",
+    "window": "read ahead",
+    "scratch": "decoded edges",
+    "working": "to save passes",
+}
+"""Sizes in a plan of an algorithm."""
+
+
+class LoaderPlan(Plan):
+    """How a loader divides its memory."""
+
+    def _shown(self) -> tuple[str, Rows]:
+        return "Plan", [("budget", format_size(self["budget"])), *loader_rows(self)]
+
+
+class TrainPlan(Plan):
+    """How a training divides its memory, and what its epochs take."""
+
+    def _shown(self) -> tuple[str, Rows]:
+        rows = [("budget", format_size(self["memory"])), *train_rows(self)]
+        if enough := self.get("all_rows_memory"):
+            rows.append(("all rows stay with", as_option(enough)))
+        if forecast := self["forecast"]:
+            rows += Forecast(forecast).epoch_rows()
+        return "Plan", rows
+
+
+class EmbedPlan(Plan):
+    """How an embedding uses its memory, and what its epochs take."""
+
+    def _shown(self) -> tuple[str, Rows]:
+        return "Plan", embed_rows(self)
+
+
+class RunPlan(Plan):
+    """How the run of an algorithm divides its memory, and what it reads."""
+
+    def _shown(self) -> tuple[str, Rows]:
+        return "Plan", run_rows(self)
+
+
+def train_rows(planned: Mapping[str, Any]) -> Named:
+    """What a training keeps in memory."""
+    rows = loader_rows(planned["training"])
+    others = [(name, planned.get(key)) for key, name in _OTHERS.items()]
+    rows[1:1] = [(name, format_size(size)) for name, size in others if size]
+    if "validation_memory" in planned:
+        rows.append(("validation", format_size(planned["validation_memory"])))
+    return rows
+
+
+def loader_rows(planned: Mapping[str, Any]) -> Named:
+    """What a loader keeps in memory."""
+    if "topology" not in planned:
+        return [(words(key), value_of(key, value)) for key, value in planned.items()]
+    topology, split = planned["topology"], planned["split"]
+    where = "in memory" if topology["resident"] else "read from the disk"
+    rows = [("topology", f"{format_size(topology['memory'])}, {where}")]
+    kept = split["constant_slots"] + split["dynamic_slots"]
+    if planned["num_rows"]:
+        share = min(kept / planned["num_rows"], 1.0)
+        rows.append(("feature rows", f"{format_size(planned['slots'])}, {share:.0%} of all"))
+    if 0 < kept < planned["num_rows"]:
+        static = split["constant_slots"]
+        rows.append(("  of them static", f"{static:,}, the others come and go"))
+    flight = planned["sampled"] + planned["delivered"]
+    rows.append(("batches", f"{format_size(flight)}, {split['group']} fetched together"))
+    if arrays := planned.get("arrays"):
+        rows.append(("further arrays", format_size(arrays["memory"])))
+    buffers = format_size(planned["staging"])
+    rows.append(("read buffers", f"{buffers}, {planned['reads_in_flight']} reads in flight"))
+    return rows
+
+
+def embed_rows(planned: Mapping[str, Any]) -> Named:
+    """The plan of an embedding: sizes, rates, times."""
+    rates = planned["rates"]
+    rows = [
+        ("entities", f"{planned['entities']:,}"),
+        ("relations", f"{planned['relations']:,}"),
+        ("triples", f"{planned['triples']:,}"),
+        ("budget", format_size(planned["budget_memory"])),
+        ("everything in memory takes", format_size(planned["everything_memory"])),
+        ("needed", format_size(planned["needed_memory"])),
+    ]
+    rows += [(f"  {name}", format_size(size)) for name, size in planned["parts_memory"].items()]
+    if planned["all_in_memory"]:
+        rows.append(("placement", "everything in memory"))
+    else:
+        count, slots = planned["partitions"], planned["slots"]
+        rows.append(("placement", f"{slots} of {count} partitions in memory, {planned['swap']}"))
+        sweeps = planned["walks"]["sweeps"]
+        mixed = [name for name in ("spread", "rename") if planned["walks"][name]]
+        group = planned["walks"]["group"]
+        if group > 1:
+            mixed.append(f"partitions of {group} parts")
+        walks = "one walk" if sweeps == 1 else f"{sweeps} walks"
+        rows.append(("epoch", ", ".join([f"{walks} through the order", *mixed])))
+    measured = ", measured" if rates.get("triples_measured") else ""
+    rows.append(("trains", f"{rates['triples_per_second']:,.0f} triples/s{measured}"))
+    if "read_bandwidth" in rates:
+        how = ", probed" if rates.get("read_probed") else ""
+        rows.append(("device reads", f"{format_size(rates['read_bandwidth'])}/s{how}"))
+        how = ", measured" if rates.get("write_measured") else ""
+        rows.append(("device writes", f"{format_size(rates['write_bandwidth'])}/s{how}"))
+    rows.append(("expected epoch", format_duration(planned["epoch_seconds"])))
+    for name, title in (("validation", "one validation"), ("final", "final figures")):
+        if (ranking := planned["ranking"].get(name)) is not None:
+            rows.append((title, _of_ranking(ranking)))
+    if (answers := planned.get("answers")) is not None:
+        memory = format_size(answers["memory"])
+        rows.append(("true answers", f"{answers['count']:,}, {memory}"))
+    return rows
+
+
+def _of_ranking(ranking: Mapping[str, Any]) -> str:
+    passes = ranking["passes"]
+    parts = [
+        format_duration(ranking["seconds"]),
+        f"{ranking['triples']:,} triples",
+        f"{passes:,} {'pass' if passes == 1 else 'passes'} over the table",
+    ]
+    if ranking["bytes_read"]:
+        parts.append(f"reads {format_size(ranking['bytes_read'])}")
+    return ", ".join(parts)
+
+
+def run_rows(planned: Mapping[str, Any]) -> Named:
+    """The plan of an algorithm, without what does not concern this run."""
+
+    def sizes(names: Mapping[str, str]) -> Named:
+        return [(name, format_size(planned[key])) for key, name in names.items() if planned[key]]
+
+    rows = sizes(_BUDGET)
+    if (spill := planned["spill"]) is not None:
+        rows += [
+            ("partitions in memory", f"{spill['targets']} targets, {spill['sources']} sources"),
+            ("passes over the sources", f"{spill['groups']:,}"),
+            (
+                "state read and written",
+                f"{format_size(spill['read_per_pass'])}, "
+                f"{format_size(spill['written_per_pass'])} in a pass",
+            ),
+        ]
+    pinned, segments = planned["pinned_segments"], planned["segments"]
+    rows += [
+        *sizes(_PARTS),
+        ("edges kept", f"{format_size(planned['pinned'])}, {pinned:,} of {segments:,} segments"),
+        ("weights", "read" if planned["weighted"] else "not read"),
+        ("first pass reads", format_size(planned["bytes_first_pass"])),
+        ("a later pass reads", format_size(planned["bytes_per_pass"])),
+    ]
+    if planned["passes"] is not None:
+        rows.append(("passes", f"{planned['passes']:,}"))
+    if planned["seconds"] is not None:
+        rows.append(("reading takes", format_duration(planned["seconds"])))
+    if planned["far_ratio"]:
+        share = f"{planned['far_ratio']:.0%} of the edges"
+        rows.append(("in far memory", f"{format_size(planned['far_bytes'])}, {share}"))
+    if planned["result_window"] is not None:
+        rows.append(("result in pieces of", format_size(planned["result_window"])))
+    if planned["disk"]:
+        rows.append(("scratch files", format_size(planned["disk"])))
+    if (checkpoint := planned["checkpoint"]) is not None:
+        size, disk = format_size(checkpoint["bytes"]), format_size(checkpoint["disk"])
+        every = format_duration(checkpoint["seconds"])
+        rows.append(("checkpoints", f"{size} every {every}, {disk} on the disk"))
+    return rows

@@ -1,1 +1,0 @@
-"""Configurations of the jobs: their fields, their options, sizes."""

@@ -1,0 +1,1 @@
+"""A data set on disk: its graph, names, arrays and edges, and its rows in far memory."""

@@ -1,0 +1,184 @@
+"""Which arrays of a data set batches carry besides features and labels, and under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from outercore.base.likeness import suggestion
+from outercore.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from outercore.data.graph import Graph
+    from outercore.data.sample_rules import SampleRules
+
+_NODES = "nodes/node/"
+_EDGES = "edges/edge/"
+_TOPOLOGY = {_EDGES + name for name in ("offsets", "sources", "ids")}
+
+_OF_EVERY_BATCH = frozenset(
+    (
+        *("x", "y", "edge_index", "n_id", "e_id", "input_id", "batch_size", "num_nodes"),
+        *("num_edges", "num_sampled_nodes", "num_sampled_edges", "batch", "ptr", "indptr"),
+        *("indices", "arrays"),
+    )
+)
+_OF_WEIGHTED_HOPS = frozenset(("edge_norm",))
+"""Of LADIES: the weights of its edges."""
+_OF_TIMES = frozenset(("seed_time",))
+_OF_LINKS = frozenset(
+    (
+        *("edge_label_index", "edge_label", "edge_label_time", "src_index", "dst_pos_index"),
+        *("dst_neg_index", "seed_time"),
+    )
+)
+RESERVED = _OF_EVERY_BATCH | _OF_WEIGHTED_HOPS | _OF_TIMES | _OF_LINKS
+"""What batches of any kind have under a name of their own: no array of nodes is imported as such.
+
+An edge array ``norm`` may be there. It is refused where batches have another ``edge_norm``.
+"""
+
+
+def own_names(rules: SampleRules, *, of_links: bool) -> frozenset[str]:
+    """The names of `RESERVED` that batches sampled by these rules have."""
+    found = _OF_EVERY_BATCH
+    if rules.method == "ladies":
+        found |= _OF_WEIGHTED_HOPS
+    if rules.time_attr is not None:
+        found |= _OF_TIMES
+    return found | _OF_LINKS if of_links else found
+
+
+def batch_arrays(
+    graph: Graph,
+    names: Sequence[str] | None,
+    *,
+    besides: Iterable[str | None],
+    taken: Collection[str] = _OF_EVERY_BATCH,
+) -> dict[str, str]:
+    """The key of each array by its name in a batch: ``year`` of nodes, ``edge_weight`` of edges.
+
+    Args:
+        graph: the data set.
+        names: arrays by their names in a batch, or by key. ``None``: every array of edges, and
+            every array of nodes but features, labels, ``besides`` and results of Outercore.
+        besides: keys that are delivered, or used, in another way.
+        taken: what these batches have under a name of their own, as `own_names` says.
+
+    Raises:
+        NotFoundError: no array has this name.
+        InvalidError: two arrays have one name, or a batch has something else under it.
+    """
+    if isinstance(names, str) or not (names is None or isinstance(names, Iterable)):
+        raise InvalidError(f"arrays: expected a list of names, found {names!r}")
+    for name in names or ():
+        if not isinstance(name, str):
+            raise InvalidError(f"arrays: expected a list of names, found {name!r} in it")
+    if graph.is_typed:
+        return _typed_arrays(graph, names, besides, taken)
+    known = _known(graph)
+    keys = _imported(graph, known, besides) if names is None else _asked(graph, known, names)
+    chosen: dict[str, str] = {}
+    for key in keys:
+        name = name_in_storage(key)
+        if chosen.get(name, key) != key:
+            raise _is_taken(key, f"array `{chosen[name]}`", name)
+        if name in taken:
+            raise _is_taken(key, "something else", name)
+        chosen[name] = key
+    return chosen
+
+
+def _is_taken(key: str, by: str, name: str) -> InvalidError:
+    return InvalidError(
+        f"array `{key}`: a batch has {by} under the name `{name}`\n"
+        "hint: list the arrays to deliver by `arrays=[...]`; `arrays=[]` delivers none"
+    )
+
+
+def _typed_arrays(
+    graph: Graph,
+    names: Sequence[str] | None,
+    besides: Iterable[str | None],
+    taken: Collection[str],
+) -> dict[str, str]:
+    """In a graph of several types an array is named by its key; its type's storage has it."""
+    roles = graph.manifest.get("roles", {})
+    left_out = {*besides, *roles.get("typed_features", {}).values(), roles.get("labels")}
+    known = [
+        key
+        for key in sorted(graph.arrays)
+        if key.startswith(("nodes/", "edges/")) and key not in _TOPOLOGY
+    ]
+    left_out |= _results(graph)
+    for name in names or ():
+        if name not in known:
+            raise NotFoundError(
+                f"array `{name}` is not in data set `{graph.root}`\n"
+                f"hint: give a key; it has {', '.join(known) or 'none'}"
+            )
+    keys = [key for key in known if key not in left_out] if names is None else names
+    for key in keys:
+        if (name := name_in_storage(key)) in taken:
+            raise _is_taken(key, "something else", name)
+    return {key: key for key in keys}
+
+
+def name_in_storage(key: str) -> str:
+    """What the storage of a node type or an edge type calls the array of this key.
+
+    Example:
+        >>> name_in_storage("nodes/paper/year"), name_in_storage("edges/author__writes__paper/norm")
+        ('year', 'edge_norm')
+    """
+    of, _, name = key.split("/", 2)
+    return f"edge_{name}" if of == "edges" else name
+
+
+def edge_array_names(arrays: Iterable[str]) -> list[str]:
+    """Names of the edge arrays among keys: weights, times, features and the like.
+
+    Those of a graph with several types begin with the edge type.
+
+    Example:
+        >>> edge_array_names(["edges/edge/sources", "edges/edge/weight", "nodes/node/x"])
+        ['weight']
+    """
+    edges = sorted(key for key in arrays if key.startswith("edges/") and key not in _TOPOLOGY)
+    return [key.removeprefix("edges/").removeprefix("edge/") for key in edges]
+
+
+def _known(graph: Graph) -> list[str]:
+    keys = sorted(graph.arrays)
+    return [key for key in keys if key.startswith((_NODES, _EDGES)) and key not in _TOPOLOGY]
+
+
+def _imported(graph: Graph, known: list[str], besides: Iterable[str | None]) -> list[str]:
+    roles = graph.manifest.get("roles", {})
+    left_out = {*besides, roles.get("features"), roles.get("labels"), *_results(graph)}
+    return [key for key in known if key not in left_out]
+
+
+def _results(graph: Graph) -> set[str]:
+    """Arrays of nodes that `run --save` and the like have added: they say where they come from."""
+    options = graph.manifest.get("provenance", {}).get("options", {})
+    return {key for key in options if key.startswith("nodes/")}
+
+
+def _asked(graph: Graph, known: list[str], names: Sequence[str]) -> list[str]:
+    by_name: dict[str, list[str]] = {}
+    for key in known:
+        by_name.setdefault(name_in_storage(key), []).append(key)
+    keys = []
+    for name in names:
+        found = [name] if name in known else by_name.get(name, [])
+        if not found:
+            have = [name for name in by_name if name not in RESERVED]
+            guess = suggestion(name, have, otherwise="it has")
+            raise NotFoundError(f"array `{name}` is not in data set `{graph.root}`\nhint: {guess}")
+        if len(found) > 1:
+            raise InvalidError(
+                f"array `{name}`: expected one, found {', '.join(found)}\nhint: give the key"
+            )
+        keys += found
+    return keys

@@ -1,0 +1,313 @@
+"""The edges of one type in the CSC of a data set; no PyTorch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.files.large_arrays import forget, mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outercore.data.graph import Graph
+
+_BLOCK = 1 << 16
+"""Edges that are read together."""
+_PAIRS = 1 << 8
+"""Pairs that are looked up together. Reading one place of a mapped file takes up to 64 KiB of
+memory, since the kernel maps its neighbours, too: this bounds what lookups take."""
+_SMALL = 4 << 20
+"""Bytes of a mapped array that may be in memory as a whole."""
+
+
+def csc(graph: Graph, edge_type: EdgeType) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Offsets [targets + 1] from 0, and sources [edges] by ids within their type.
+
+    Cost: 8 bytes an edge and a target in memory.
+    """
+    offsets = _bounds(graph, edge_type)
+    sources = topology(graph, "sources")[offsets[0] : offsets[-1]].astype(np.int64)
+    return offsets - offsets[0], sources - first_ids(graph)[edge_type[0]]
+
+
+def edge_rows(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64] | None:
+    """The row of each edge [edges] in the imported list of its type; `None` where it is its place.
+
+    Both directions of an undirected edge have the same row.
+    """
+    if "edges/edge/ids" not in graph.arrays:
+        return None
+    offsets = _bounds(graph, edge_type)
+    rows = topology(graph, "ids")[offsets[0] : offsets[-1]].astype(np.int64)
+    return rows - _first_row(graph, edge_type)
+
+
+def count_links(graph: Graph, edge_type: EdgeType) -> int:
+    """Edges of a type, both directions of an undirected one.
+
+    Cost: two small reads.
+    """
+    first, last = _span(graph, edge_type)
+    return last - first
+
+
+def num_rows(graph: Graph, edge_type: EdgeType) -> int:
+    """Rows of a type in the imported list."""
+    described = graph.manifest["edge_types"][_key_of(graph, edge_type)]
+    return int(described.get("rows") or described["count"])
+
+
+def reading_bytes(graph: Graph, edge_type: EdgeType) -> int:
+    """What `RowOrder` and the blocks of edges take in memory."""
+    rows = 0 if _is_one_edge_a_row(graph, edge_type) else num_rows(graph, edge_type)
+    return 4 * rows + 64 * _BLOCK
+
+
+def edge_blocks(
+    graph: Graph, edge_type: EdgeType
+) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]]:
+    """The edges of a type by target, a block at a time: its first place, sources, targets, rows.
+
+    Ids are those within the types; `rows` is `None` where the row of an edge is its place.
+
+    Cost: reads the edges once. Memory for a block of 65,536 edges.
+    """
+    first, last = _span(graph, edge_type)
+    offsets, sources = topology(graph, "offsets"), topology(graph, "sources")
+    ids = topology(graph, "ids") if "edges/edge/ids" in graph.arrays else None
+    first_source, first_row = first_ids(graph)[edge_type[0]], _first_row(graph, edge_type)
+    columns = columns_of(graph, edge_type)
+    bounds = offsets[columns.start : columns.stop + 1]
+    for start in range(first, last, _BLOCK):
+        places = np.arange(start, min(start + _BLOCK, last))
+        # Of the type of the offsets: NumPy would convert all of these otherwise.
+        targets = np.searchsorted(bounds, places.astype(bounds.dtype), side="right") - 1
+        rows = None if ids is None else ids[places[0] : places[-1] + 1].astype(np.int64) - first_row
+        yield (
+            start - first,
+            sources[places[0] : places[-1] + 1].astype(np.int64) - first_source,
+            targets,
+            rows,
+        )
+        for array in (offsets, sources, ids):
+            if array is not None:
+                forget(array)
+
+
+class RowOrder:
+    """The places of edges where they are sorted by the rows of the import.
+
+    Edges of one row, such as the directions of an undirected one, keep their order.
+    """
+
+    def __init__(self, graph: Graph, edge_type: EdgeType) -> None:
+        """Reads the rows of all edges where a row may be none, or two."""
+        self._next: NDArray[Any] | None = None
+        if _is_one_edge_a_row(graph, edge_type):
+            return
+        count = count_links(graph, edge_type)
+        kind = np.uint32 if count < 1 << 32 else np.int64
+        counts = np.zeros(num_rows(graph, edge_type), kind)
+        for _, _, _, rows in edge_blocks(graph, edge_type):
+            assert rows is not None
+            if (needed := int(rows.max()) + 1) > len(counts):
+                # A data set need not say how many rows there were.
+                counts = np.append(counts, np.zeros(needed - len(counts), kind))
+            np.add.at(counts, rows, kind(1))
+        total = 0
+        for start in range(0, len(counts), _BLOCK):
+            block = counts[start : start + _BLOCK].astype(np.int64)
+            counts[start : start + _BLOCK] = total + np.cumsum(block) - block
+            total += int(block.sum())
+        self._next = counts
+
+    def places(self, first: int, rows: NDArray[np.int64] | None) -> Any:
+        """The places of the edges of a block with these rows, the first of which is edge `first`.
+
+        The blocks of a type are asked for in turn, each once.
+        """
+        if rows is None:
+            return slice(first, None)
+        if self._next is None:
+            return rows
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        sizes = np.diff(np.append(begins, len(ordered)))
+        earlier = np.arange(len(ordered)) - np.repeat(begins, sizes)
+        places = np.empty(len(rows), np.int64)
+        places[order] = self._next[ordered] + earlier
+        self._next[ordered[begins]] += sizes.astype(self._next.dtype)
+        return places
+
+
+def first_ids(graph: Graph) -> dict[str, int]:
+    """The global id of the first node of each type."""
+    first, found = 0, {}
+    for name, count in graph.node_types.items():
+        found[name] = first
+        first += count
+    return found
+
+
+class Edges:
+    """Whether there is an edge of a type between two nodes, by search in the CSC on disk."""
+
+    def __init__(self, graph: Graph, edge_type: EdgeType, times: str | None = None) -> None:
+        """`times` is the edge array that says when an edge comes, if it has this array at all."""
+        self._offsets = topology(graph, "offsets")
+        self._sources = topology(graph, "sources")
+        self._first_source = first_ids(graph)[edge_type[0]]
+        self._first_column = _first_column(graph, edge_type)
+        self._times: NDArray[Any] | None = None
+        self._rows: NDArray[Any] | None = None
+        key = edge_array_key(graph, edge_type, times or "")
+        if key in graph.arrays:
+            self._times = array_of(graph, key)
+            self._rows = topology(graph, "ids") if "edges/edge/ids" in graph.arrays else None
+            self._first_row = _first_row(graph, edge_type)
+        is_small = self._offsets.nbytes + self._sources.nbytes <= _SMALL
+        self._pairs = len(self._sources) + 1 if is_small and self._times is None else _PAIRS
+
+    def has(
+        self,
+        sources: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        at: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.bool_]:
+        """Bool [n]: whether edge `sources[i]` to `targets[i]` is there, ids within their types.
+
+        With a time for each in `at` only edges count that are there by then.
+
+        Cost: about 2 log2 of the in-degree reads of the CSC for each pair. Memory: some MiB.
+        """
+        found = np.empty(len(sources), bool)
+        for first in range(0, len(sources), self._pairs):
+            piece = slice(first, first + self._pairs)
+            now = None if at is None else at[piece]
+            found[piece] = self._has(sources[piece], targets[piece], now)
+            for array in (self._offsets, self._sources, self._times, self._rows):
+                if array is not None:
+                    forget(array)
+        return found
+
+    def _has(
+        self,
+        sources: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        at: NDArray[np.int64] | None,
+    ) -> NDArray[np.bool_]:
+        columns = self._first_column + targets
+        begin = np.asarray(self._offsets[columns], np.int64)
+        end = np.asarray(self._offsets[columns + 1], np.int64)
+        wanted = self._first_source + sources
+        # In a column sources ascend; copies of an edge follow each other.
+        first = self._bound(begin, end, wanted)
+        if at is None or self._times is None:
+            same = np.zeros(len(first), bool)
+            inside = first < end
+            same[inside] = np.asarray(self._sources[first[inside]], np.int64) == wanted[inside]
+            return same
+        copies = self._bound(first, end, wanted + 1) - first
+        found = copies > 0
+        found[found] = self._earliest(first[found], copies[found], at[found])
+        return found
+
+    def _bound(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], wanted: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The first place in `low..high` whose source is not below the wanted one, or `high`."""
+        low, high = low.copy(), high.copy()
+        while (open_ := low < high).any():
+            middle = (low + high) // 2
+            found = np.zeros(len(low), np.int64)
+            found[open_] = self._sources[middle[open_]]
+            less = open_ & (found < wanted)
+            low = np.where(less, middle + 1, low)
+            high = np.where(open_ & ~less, middle, high)
+        return low
+
+    def _earliest(
+        self, first: NDArray[np.int64], copies: NDArray[np.int64], at: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether the earliest of the copies from each place on is there by `at`."""
+        assert self._times is not None
+        starts = np.cumsum(copies) - copies
+        places = np.arange(int(copies.sum())) - np.repeat(starts - first, copies)
+        if self._rows is not None:
+            places = np.asarray(self._rows[places], np.int64)
+        times = np.asarray(self._times[places - self._first_row])
+        earliest = np.minimum.reduceat(times, starts) if len(starts) else times
+        there: NDArray[np.bool_] = earliest <= at
+        return there
+
+
+def _span(graph: Graph, edge_type: EdgeType) -> tuple[int, int]:
+    """The places of the edges of a type in the CSC."""
+    columns, offsets = columns_of(graph, edge_type), topology(graph, "offsets")
+    return int(offsets[columns.start]), int(offsets[columns.stop])
+
+
+def _is_one_edge_a_row(graph: Graph, edge_type: EdgeType) -> bool:
+    """Whether each row of the import is one edge: none was left out, none has two directions."""
+    if "edges/edge/ids" not in graph.arrays:
+        return True
+    described = graph.manifest["edge_types"][_key_of(graph, edge_type)]
+    may_differ = described.get("undirected") or "rows" not in described or "live" in graph.manifest
+    return not may_differ and described["rows"] == count_links(graph, edge_type)
+
+
+def _key_of(graph: Graph, edge_type: EdgeType) -> str:
+    return edge_type_key(edge_type) if graph.is_typed else "edge"
+
+
+def _bounds(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64]:
+    columns = columns_of(graph, edge_type)
+    return topology(graph, "offsets")[columns.start : columns.stop + 1].astype(np.int64)
+
+
+def _first_column(graph: Graph, edge_type: EdgeType) -> int:
+    """The column of the first target."""
+    column = 0
+    for other in graph.edge_types:
+        if other == edge_type:
+            break
+        column += graph.node_types[other[2]]
+    return column
+
+
+def _first_row(graph: Graph, edge_type: EdgeType) -> int:
+    """The row of the first edge of a type among those of all types."""
+    before = 0
+    for other in graph.edge_types:
+        if other == edge_type:
+            break
+        described = graph.manifest["edge_types"][edge_type_key(other)]
+        before += int(described.get("rows") or described["count"])
+    return before
+
+
+def array_of(graph: Graph, key: str) -> NDArray[Any]:
+    """An array, mapped; with a log of updates in memory, as these have changed it."""
+    manifest = graph.manifest
+    return graph.array(key) if "live" in manifest else mapped(graph.root, manifest["arrays"][key])
+
+
+def edge_array_key(graph: Graph, edge_type: EdgeType, name: str) -> str:
+    """The manifest key of an array of a type's edges."""
+    return f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{name}"
+
+
+def columns_of(graph: Graph, edge_type: EdgeType) -> range:
+    """The columns of an edge type in the CSC: one for each node of its target type."""
+    first = _first_column(graph, edge_type)
+    return range(first, first + graph.node_types[edge_type[2]])
+
+
+def topology(graph: Graph, name: str) -> NDArray[Any]:
+    """An array of the CSC: `offsets`, `sources` or `ids`."""
+    return array_of(graph, f"edges/edge/{name}")

@@ -1,0 +1,21 @@
+"""Whether a directory holds a data set, or a run and of which command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+
+def is_data_set(path: Path) -> bool:
+    """Whether `path` is the directory of a data set."""
+    return (path / "graph.json").exists()
+
+
+def made_by(path: Path) -> str | None:
+    """The command whose run is in `path`, `train`, `embed` or `run`; `None` if it is unclear."""
+    try:
+        groups = json.loads((path / "config.json").read_text())["config"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    own = {"sampling": "train", "negatives": "embed", "algorithm": "run"}
+    return next((verb for group, verb in own.items() if group in groups), None)

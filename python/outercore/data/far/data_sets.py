@@ -1,0 +1,82 @@
+"""Parts of data sets on a memory server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from outercore import _core
+from outercore.base.fields import plain_json
+from outercore.base.native import Progress
+from outercore.base.shell import quoted
+from outercore.data.far.connection import build_connection
+from outercore.data.far.options import Far, options_of
+from outercore.errors import DeviceError, InvalidError, NotFoundError
+
+What = Literal["grid", "features", "topology"]
+WHAT: tuple[What, ...] = ("grid", "features", "topology")
+"""The parts of a data set that a memory server can hold."""
+
+
+def arrays(root: Path) -> list[dict[str, Any]]:
+    """The files of a data set that far memory can hold.
+
+    Returns ``what`` (one of `WHAT`), ``key``, ``bytes``, and ``names``: those of the regions, which
+    say what the content is and are the same on any machine.
+    """
+    return json.loads(_core.far_arrays(os.fspath(root)))
+
+
+def put(
+    root: Path,
+    far: Far,
+    *,
+    what: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Copy parts of a data set to a memory server, where they stay until they are dropped.
+
+    Args:
+        root: directory of the data set.
+        far: the server.
+        what: of `WHAT`; all that the data set has by default.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Returns the arrays with ``state``: ``kept`` now, ``there`` already, or ``full`` where the server
+    had no room.
+
+    Raises:
+        InvalidError: an unknown part, a token that the server refuses.
+        NotFoundError: the data set lacks a part that was asked for.
+        DeviceError: the server is gone.
+    """
+    for part in what or ():
+        if part not in WHAT:
+            raise InvalidError(f"part `{part}`, expected one of {', '.join(WHAT)}")
+    found = arrays(root)
+    there = {array["what"] for array in found}
+    for part in what or ():
+        if part not in there:
+            hint = f"run `outercore grid {quoted(root)}`" if part == "grid" else "leave it out"
+            raise NotFoundError(f"data set `{root}`: no {part}\nhint: {hint}")
+    chosen = [array for array in found if what is None or array["what"] in what]
+    keys = [array["key"] for array in chosen]
+    options = plain_json(options_of(far, root))
+    states = _core.far_put(os.fspath(root), options, keys, progress)
+    return [{**array, "state": state} for array, state in zip(chosen, states, strict=True)]
+
+
+def holds(root: Path, far: Far, *, what: Sequence[str] = ("features", "topology")) -> bool:
+    """Whether a memory server holds parts of a data set for good, all of what there is of them.
+
+    ``False`` also where the server does not answer.
+    """
+    names = [name for array in arrays(root) if array["what"] in what for name in array["names"]]
+    try:
+        with build_connection(far) as connection:
+            return bool(names) and all(connection.find(name) is not None for name in names)
+    except DeviceError:
+        return False

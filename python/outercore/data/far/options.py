@@ -1,0 +1,94 @@
+"""Where a memory server is, and how to use it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from outercore import _core
+from outercore.base.fields import Configuration, build, typed
+from outercore.base.options import Option
+from outercore.data.far.profile import probed_chunk
+from outercore.errors import InvalidError
+
+
+@dataclass(frozen=True)
+class FarOptions:
+    """Where a memory server is, and how to use it.
+
+    Example:
+        >>> from outercore.data.far import FarOptions
+        >>> FarOptions("10.0.0.7", queue_length=64).address
+        'tcp://10.0.0.7:7411'
+    """
+
+    address: Annotated[
+        str,
+        Option(
+            "Memory server to read from: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
+            name="far",
+            common=True,
+        ),
+    ]
+    token_file: Annotated[
+        str | None,
+        Option(
+            "File with the server's token; by default the environment's `OUTERCORE_FAR_TOKEN`.",
+            name="far_token_file",
+        ),
+    ] = None
+    chunk: Annotated[
+        int | None,
+        Option(
+            "Most bytes of a transfer; by default what `outercore far probe` found, else 256 KiB.",
+            name="far_chunk",
+            size=True,
+        ),
+    ] = None
+    queues: Annotated[
+        int, Option("Data connections beside that for control messages.", name="far_queues")
+    ] = 1
+    queue_length: Annotated[
+        int, Option("Transfers in flight in each queue.", name="far_queue_length")
+    ] = 32
+    timeout_s: Annotated[
+        float,
+        Option("Seconds without progress until the server counts as lost.", name="far_timeout"),
+    ] = 5.0
+    fallback: Annotated[
+        bool, Option("Read from the disk once the server is lost, instead of failing.")
+    ] = True
+
+    def __post_init__(self) -> None:
+        address = _core.far_address(typed(str, self.address, "far.address"))
+        object.__setattr__(self, "address", address)
+        if self.token_file is not None:
+            if not isinstance(self.token_file, (str, os.PathLike)):
+                raise InvalidError(f"far.token_file: expected a path, found {self.token_file!r}")
+            object.__setattr__(self, "token_file", os.fspath(self.token_file))
+
+
+@dataclass(frozen=True)
+class FarConfig(Configuration):
+    """The memory server of a command that has no other configuration."""
+
+    far: FarOptions | None = None
+
+
+Far = FarOptions | str
+"""A server by its options, or by its address alone."""
+
+
+def options_of(far: Far | None, root: Path | None = None) -> dict[str, Any] | None:
+    """What the core is told about `far`, with the chunk that was probed for the data set `root`."""
+    if far is None:
+        return None
+    options = FarOptions(far) if isinstance(far, str) else far
+    if not isinstance(options, FarOptions):
+        raise InvalidError(f"far: expected an address or `far.FarOptions`, found {far!r}")
+    options = build(FarOptions, asdict(options), "far")
+    if options.chunk is None and root is not None:
+        options = replace(options, chunk=probed_chunk(root, options.address))
+    return {name: value for name, value in asdict(options).items() if value is not None}

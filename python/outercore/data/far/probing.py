@@ -1,0 +1,42 @@
+"""Measuring a memory server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from outercore import _core
+from outercore.base.fields import plain_json
+from outercore.base.native import Progress
+from outercore.base.sizes import parse_size
+from outercore.data.far.options import Far, options_of
+
+
+def probe(
+    far: Far,
+    *,
+    size: str | int | None = None,
+    seconds: float = 0.3,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure a memory server: bytes a second by chunk size and queue length.
+
+    Args:
+        far: the server.
+        size: of the region that is allocated there, written, read and given back; 64 MiB by
+            default, less where the server has less.
+        seconds: time for each point.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Returns ``best_chunk``, ``latency_s`` and ``points``.
+
+    Raises:
+        NoSpaceError: the server has less room.
+        DeviceError: the server is gone.
+    """
+    chosen = {
+        "size": None if size is None else parse_size(size),
+        "seconds_per_point": seconds,
+    }
+    text = _core.far_probe(plain_json(options_of(far)), plain_json(chosen), progress)
+    return json.loads(text)

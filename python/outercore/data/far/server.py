@@ -1,0 +1,96 @@
+"""Lending memory to others."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from outercore import _core
+from outercore.base.fields import plain_json
+from outercore.base.sizes import parse_size
+
+DEFAULT_LISTEN = "127.0.0.1:7411"
+"""Where a memory server listens if nobody says otherwise: this machine alone."""
+
+
+def new_token(path: str | os.PathLike[str]) -> Path:
+    """Write a new token to a new file that only its owner may read; returns the file.
+
+    Raises:
+        InvalidError: there is such a file.
+        DeviceError: it cannot be written.
+    """
+    _core.far_new_token(os.fspath(path))
+    return Path(path)
+
+
+class MemoryServer:
+    """Lends memory of this process to clients, until it is stopped; a context manager.
+
+    Example:
+        >>> import tempfile
+        >>> from outercore import far
+        >>> token = far.new_token(tempfile.mkdtemp() + "/far.token")
+        >>> with far.MemoryServer("1MiB", token, listen=["127.0.0.1:0"]) as server:
+        ...     server.status()["used"]
+        0
+    """
+
+    def __init__(
+        self,
+        size: str | int,
+        token_file: str | os.PathLike[str],
+        *,
+        listen: Sequence[str] = (DEFAULT_LISTEN,),
+        max_clients: int | None = None,
+        session_timeout_s: float | None = None,
+        fabric_provider: str | None = None,
+    ) -> None:
+        """Bind the addresses and start to serve.
+
+        Args:
+            size: memory to lend at most, such as ``32GiB`` or ``50%``.
+            token_file: file with the token that clients must know, at least 16 bytes, readable by
+                its owner alone.
+            listen: ``HOST:PORT``, ``unix:PATH`` or ``fabric://HOST:PORT``; port 0 picks a free one.
+            max_clients: clients at once.
+            session_timeout_s: seconds of silence after which a client counts as dead, and what it
+                had not kept is freed; 30 by default.
+            fabric_provider: libfabric's provider for ``fabric://``, such as ``verbs`` or ``tcp``;
+                the one that it holds for the best by default.
+
+        Raises:
+            InvalidError: an address, a limit or a token that will not do.
+            DeviceError: an address is taken.
+        """
+        wanted = {
+            "listen": [_core.far_address(address) for address in listen],
+            "size": parse_size(size),
+            "token_file": os.fspath(token_file),
+            "max_clients": max_clients,
+            "session_timeout_s": session_timeout_s,
+            "fabric_provider": fabric_provider,
+        }
+        self._core = _core.MemoryServer(plain_json(wanted))
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, with the ports that were chosen."""
+        return self._core.addresses()
+
+    def status(self) -> dict[str, Any]:
+        """What it has and lends: bytes, clients, regions."""
+        return json.loads(self._core.status())
+
+    def stop(self) -> None:
+        """Close all connections and give all memory back."""
+        self._core.stop()
+
+    def __enter__(self) -> MemoryServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,81 @@
+"""The shape and type that features and labels have in a batch; no PyTorch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.data.csc import array_of
+from outercore.files.large_arrays import blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from outercore.data.graph import Graph
+
+
+def given_forms(graph: Graph) -> Mapping[str, Any]:
+    """Type and shape of rows by key, of arrays that were given in another form than the stored one.
+
+    Data sets of older versions have none: their batches are as they were.
+    """
+    forms: Mapping[str, Any] = graph.manifest.get("roles", {}).get("given", {})
+    return forms
+
+
+def features_in_form(x: NDArray[np.float32], stored: str, form: Any) -> NDArray[Any]:
+    """Features [n, F] of the stored type `stored` as they were given.
+
+    Whole numbers come in their own type and floats as float32, which the caches hold.
+    """
+    if form is None:
+        return x
+    # The array may have been converted since.
+    is_whole = np.dtype(form["dtype"]).kind in "iub" and stored == form["dtype"]
+    rows = x.reshape(len(x), *form["row_shape"])
+    return rows.astype(form["dtype"]) if is_whole else rows
+
+
+def labels_in_form(labels: NDArray[Any], form: Any) -> NDArray[Any]:
+    """Labels as they were given, except that whole numbers are int64, and float32 in columns."""
+    if np.issubdtype(labels.dtype, np.integer):
+        labels = labels.astype(np.int64)
+    return rows_in_form(labels, form)
+
+
+def rows_in_form(stored: NDArray[Any], form: Any) -> NDArray[Any]:
+    """Rows of an array as they were given: classes of float labels have NaN for none."""
+    if form is None:
+        return stored
+    rows = stored
+    if np.dtype(form["dtype"]).kind == "f":
+        rows = stored.astype(form["dtype"])
+        if stored.dtype.kind == "i":
+            rows[stored < 0] = np.nan
+    return rows.reshape(len(rows), *form["row_shape"])
+
+
+def compact_labels(graph: Graph, key: str | None) -> NDArray[Any] | None:
+    """Labels in the smallest type that holds them: they stay in memory, one entry a node."""
+    if key is None:
+        return None
+    if not np.issubdtype(_dtype(graph, key), np.integer):
+        return graph.array(key)
+    values = array_of(graph, key)
+    least = min((int(block.min()) for _, block in blocks(values)), default=0)
+    most = max((int(block.max()) for _, block in blocks(values)), default=0)
+    fitting = (np.int8, np.int16, np.int32)
+    holds = (np.iinfo(kind).min <= least and most <= np.iinfo(kind).max for kind in fitting)
+    kind = next((kind for kind, does in zip(fitting, holds, strict=True) if does), values.dtype)
+    labels = np.empty(values.shape, kind)
+    for first, block in blocks(values):
+        labels[first : first + len(block)] = block
+    return labels
+
+
+def _dtype(graph: Graph, key: str) -> Any:
+    """The type of an array; of `bfloat16`, which NumPy lacks, that of its values in memory."""
+    name = graph.arrays[key]["dtype"]
+    return np.dtype(np.float32 if name == "bfloat16" else name)

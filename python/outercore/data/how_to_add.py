@@ -1,0 +1,43 @@
+"""What to say where an array is missing: the command that adds it to the data set at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from outercore.base.shell import quoted
+from outercore.data.many_graphs import FIRST
+from outercore.data.stored_graph import StoredGraph
+from outercore.errors import OutercoreError
+
+
+def how_to_add(
+    root: Path, option: str, value: str, of_type: str | None = None, what: str = "it"
+) -> str:
+    """How the user adds what `option` with `value` describes, such as `--split` with `valid=FILE`.
+
+    `of_type` is the type of nodes or edges, which several types need; the labelled one by default.
+    `what` is what the sentence calls the array.
+
+    `outercore add` takes no splits and labels of whole graphs, and nothing where updates may wait.
+    """
+    added = f"`outercore add {quoted(root)} {option} {quoted(value)}` adds {what}"
+    try:
+        graph = StoredGraph(root)
+    except OutercoreError:
+        # The data set of a run may be gone.
+        return added
+    of_graphs = FIRST in graph.arrays and option in ("--split", "--labels")
+    if of_graphs or "live" in graph.manifest:
+        return f"import the data set again with `{option} {quoted(value)}`"
+    if not graph.is_typed:
+        return added
+    labelled = graph.labelled_type
+    if option == "--split":
+        first = "" if labelled else f" --labels {quoted(f'{min(graph.node_types)}=FILE')}"
+        return f"`outercore add {quoted(root)}{first} {option} {quoted(value)}` adds {what}"
+    types = graph.manifest["edge_types"] if option == "--edge-array" else graph.node_types
+    chosen = of_type or (labelled if labelled in types else min(types))
+    joined = "=" if option in ("--features", "--labels") else "/"
+    return (
+        f"`outercore add {quoted(root)} {option} {quoted(f'{chosen}{joined}{value}')}` adds {what}"
+    )

@@ -1,0 +1,455 @@
+"""Results as files: in the format that the name says, checked before the work, whole or not at all.
+
+Every command that writes a result calls `check_output` before it begins, and writes by what is here
+when it is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from outercore.base.shell import quoted
+from outercore.data.file_ids import FileIds, NodeNames, names_of_nodes
+from outercore.data.many_graphs import Labelled
+from outercore.data.names import Names
+from outercore.data.node_numbers import NodeNumbers
+from outercore.errors import InternalError, InvalidError, UnsupportedError
+from outercore.files.atomic import Storage, device_errors, require_directory_of, require_free
+from outercore.files.large_arrays import blocks
+from outercore.files.npy import npy_header
+
+VALUES = (".npy", ".parquet", ".csv")
+"""Endings of files with values of nodes."""
+TABLES = (".parquet", ".csv", ".tsv")
+"""Endings of files with other tables."""
+
+_BREAKS = r"[\t\n\r]"
+_QUOTED = r'[",\n\r]'
+_AGAIN = "run the same command again"
+
+
+def check_output(
+    path: Path, endings: Sequence[str], *, option: str = "", overwrite: bool = False
+) -> None:
+    """Makes sure, before the work, that `path` can be written after it.
+
+    Errors: `InvalidError` for an ending that names no format, a directory, or a file that is there
+    while `overwrite` is not given; `NotFoundError` where its directory is missing; `DeviceError`
+    where nothing can be written there.
+    """
+    check_ending(path, endings, option=option)
+    check_place(path, option=option, overwrite=overwrite)
+
+
+def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> None:
+    """Errors: `InvalidError` for an ending that names another format, or none."""
+    what = f"{option}: `{path}`" if option else f"`{path}`"
+    if path.suffix.lower() not in endings:
+        known = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
+        name = quoted(path.with_suffix(endings[0]))
+        hint = f"\nhint: `--{option.removeprefix('--')} {name}`" if option else ""
+        raise InvalidError(f"{what}: expected a name that ends in {known}{hint}")
+
+
+def check_place(path: Path, *, option: str = "", overwrite: bool = False) -> None:
+    """As `check_output`, whatever the ending."""
+    if path.is_dir():
+        what = f"{option}: `{path}`" if option else f"`{path}`"
+        raise InvalidError(f"{what}: expected a file, found a directory")
+    require_free(path, overwrite=overwrite)
+    require_directory_of(path)
+    partial = _partial(path)
+    with device_errors(f"`{path}`", _AGAIN):
+        partial.open("wb").close()
+        partial.unlink()
+
+
+def check_directory(path: Path) -> None:
+    """Makes sure, before the work, that files can be made in the directory `path`.
+
+    Errors: `NotFoundError`, `DeviceError`.
+    """
+    check_place(path / ".outercore-check", overwrite=True)
+
+
+@contextmanager
+def whole_file(path: Path, then: str = _AGAIN) -> Iterator[BinaryIO]:
+    """A file to write to, which gets the name `path` at the end; nothing is left of a failure.
+
+    `then` is what to do after space was freed.
+
+    Errors: `NoSpaceError` and `DeviceError`; what was at `path` before stays.
+    """
+    partial, storage = _partial(path), Storage()
+    with device_errors(f"`{path}`", then):
+        file = _opened(partial)
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            storage.rename(partial, path)
+        except BaseException:
+            # What is buffered is written once more, and fails once more.
+            with suppress(OSError):
+                file.close()
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+        storage.sync_directory(path.parent)
+
+
+def _opened(path: Path) -> BinaryIO:
+    return path.open("wb")
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+class TableWriter:
+    """A table that grows, in the format that the ending of its file says.
+
+    Text has a header. CSV quotes what needs it; a name with a tab or a line break is refused in
+    `.tsv`, which knows no quotes.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._ending = path.suffix.lower()
+        self._file = file
+        self._schema = schema
+        self._parquet: Any = None
+        if self._ending == ".parquet":
+            # Numbers repeat little, and a dictionary of them takes ten times their memory.
+            texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
+            self._parquet = pq.ParquetWriter(
+                file, schema, compression="zstd", use_dictionary=texts or False
+            )
+            return
+        self._separator = pa.scalar("," if self._ending == ".csv" else "\t", pa.large_string())
+        file.write((str(self._separator).join(schema.names) + "\n").encode())
+
+    def append(self, columns: dict[str, ArrayLike | pa.Array]) -> None:
+        """Writes rows, given by columns.
+
+        Errors: `InvalidError` for a name that the format cannot hold.
+        """
+        batch = self.batch(columns)
+        arrays = batch.columns
+        if self._parquet is not None:
+            self._parquet.write_batch(batch)
+        elif len(arrays[0]):
+            texts = [self._text(array) for array in arrays]
+            write_lines(self._file, pc.binary_join_element_wise(*texts, self._separator))
+        self.rows += len(arrays[0])
+
+    def batch(self, columns: dict[str, ArrayLike | pa.Array]) -> pa.RecordBatch:
+        """The rows of `columns` in the types of this table."""
+        arrays = [pa.array(columns[field.name], field.type) for field in self._schema]
+        return pa.record_batch(arrays, schema=self._schema)
+
+    def close(self) -> None:
+        """Writes what is left."""
+        if self._parquet is not None:
+            self._parquet.close()
+
+    def _text(self, array: pa.Array) -> pa.Array:
+        # What is missing is an empty cell.
+        text = pc.fill_null(array.cast(pa.large_string()), "")
+        if not (pa.types.is_large_string(array.type) or pa.types.is_string(array.type)):
+            return text
+        if self._ending != ".csv":
+            return lines_hold(text, self.rows)
+        quote = pa.scalar('"', pa.large_string())
+        doubled = pc.replace_substring(text, '"', '""')
+        quoted = pc.binary_join_element_wise(
+            quote, doubled, quote, pa.scalar("", pa.large_string())
+        )
+        return pc.if_else(pc.match_substring_regex(text, _QUOTED), quoted, text)
+
+
+@contextmanager
+def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWriter]:
+    """A table to fill within the block; it appears under its name once it is complete.
+
+    Errors: as `whole_file`.
+    """
+    with whole_file(path) as file:
+        writer = TableWriter(path, file, pa.schema(list(columns.items())))
+        try:
+            yield writer
+        except BaseException:
+            # Else it is closed later, when its file is not open any more.
+            with suppress(OSError):
+                writer.close()
+            raise
+        writer.close()
+
+
+class _Called:
+    """How tables call nodes: by id, by name, or by type and id."""
+
+    def __init__(self, graph: Labelled, numbers: NodeNumbers | None) -> None:
+        self._numbers = numbers
+        self._ids = names_of_nodes(graph)
+        if numbers is None:
+            self.columns = [("id", type_of_ids(self._ids))]
+        else:
+            ids = pa.large_string() if numbers.are_named else pa.int64()
+            self.columns = [("type", pa.large_string()), ("id", ids)]
+
+    def named(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
+        """The columns that say which nodes the rows are of."""
+        if self._numbers is not None:
+            places, ids = self._numbers.split(ids)
+            types = pa.array(self._numbers.types, pa.large_string())
+            called = _keys_of(self._numbers, places, ids) if self._numbers.are_named else ids
+            return {"type": types.take(pa.array(places)), "id": called}
+        return {"id": arrow_ids(self._ids, ids)}
+
+    def type_of_values(self, dtype: np.dtype[Any]) -> pa.DataType:
+        """The type of a column of nodes, which are `dtype` as numbers."""
+        if self._numbers is None and isinstance(self._ids, FileIds):
+            return pa.from_numpy_dtype(dtype)
+        return pa.large_string()
+
+    def values(self, ids: NDArray[Any]) -> pa.Array:
+        """What nodes are called as the values of others: a text, or their id; -1 is none."""
+        if self._numbers is None and isinstance(self._ids, FileIds):
+            return pa.array(self._ids.of(ids).astype(ids.dtype, copy=False))
+        there = np.maximum(ids, 0).astype(np.int64)
+        if self._numbers is not None:
+            named = self.named(there)
+            texts = [pa.array(named[name]).cast(pa.large_string()) for name in ("type", "id")]
+            names = pc.binary_join_element_wise(*texts, pa.scalar(":", pa.large_string()))
+        else:
+            names = arrow_ids(self._ids, there)
+        return pc.if_else(pa.array(ids >= 0), names, pa.scalar(None, names.type))
+
+
+class NodeValues:
+    """Values of nodes, a row each, on their way to a file.
+
+    NPY holds the values alone, in the order in which they come; nodes are positions there. A table
+    has a column `id`, with the node's name where the data set has names and else its id in the
+    imported files, and `value`, or `value_0`, `value_1`, ... of several. Values that are nodes
+    themselves (`of_nodes`) are called so, too; there is no name for -1.
+
+    With `numbers`, ids are the numbers of nodes of several types. The table has a column `type` and
+    the `id` within the type; values that are nodes are texts such as `paper:17`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        file: BinaryIO,
+        graph: Labelled,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        of_nodes: bool = False,
+        numbers: NodeNumbers | None = None,
+    ) -> None:
+        self._path, self._file, self._shape = path, file, shape
+        self._dtype = dtype
+        self._rows = 0
+        self._table: TableWriter | None = None
+        if path.suffix.lower() == ".npy":
+            file.write(npy_header(self._dtype.str, shape))
+            return
+        self._called = _Called(graph, numbers)
+        self._of_nodes = of_nodes
+        kind = self._called.type_of_values(dtype) if of_nodes else pa.from_numpy_dtype(dtype)
+        columns = [*self._called.columns, *((name, kind) for name in self._columns)]
+        self._table = TableWriter(path, file, pa.schema(columns))
+
+    def append(self, ids: NDArray[np.int64], values: NDArray[Any]) -> None:
+        """Writes the values of the nodes `ids`, in that order."""
+        values = np.ascontiguousarray(values, self._dtype)
+        self._rows += len(values)
+        if self._table is None:
+            self._file.write(values.reshape(-1).view(np.uint8).data)
+            return
+        parts = [values] if values.ndim == 1 else list(values.T)
+        if self._of_nodes:
+            parts = [self._called.values(part) for part in parts]
+        named = self._called.named(ids)
+        self._table.append({**named, **dict(zip(self._columns, parts, strict=True))})
+
+    def close(self) -> None:
+        """Writes what is left."""
+        if self._rows != self._shape[0]:
+            raise InternalError(f"`{self._path}`: expected {self._shape[0]} rows, got {self._rows}")
+        if self._table is not None:
+            self._table.close()
+
+    def abandon(self) -> None:
+        """Lets go of the file, which is not going to be complete."""
+        if self._table is not None:
+            with suppress(OSError):
+                self._table.close()
+
+    @property
+    def _columns(self) -> list[str]:
+        if len(self._shape) == 1:
+            return ["value"]
+        return [f"value_{place}" for place in range(self._shape[1])]
+
+
+@contextmanager
+def node_values(
+    path: Path,
+    graph: Labelled,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    *,
+    of_nodes: bool = False,
+    numbers: NodeNumbers | None = None,
+) -> Iterator[NodeValues]:
+    """A file of values of nodes to fill within the block; see `NodeValues`.
+
+    Shapes: `shape` [rows] or [rows, columns].
+    Errors: as `whole_file`.
+    """
+    with whole_file(path) as file:
+        kind = np.dtype(dtype)
+        writer = NodeValues(path, file, graph, shape, kind, of_nodes=of_nodes, numbers=numbers)
+        try:
+            yield writer
+        except BaseException:
+            writer.abandon()
+            raise
+        writer.close()
+
+
+def write_node_values(
+    path: Path,
+    graph: Labelled,
+    values: NDArray[Any],
+    *,
+    of_nodes: bool = False,
+    numbers: NodeNumbers | None = None,
+) -> None:
+    """Writes a value, or a row, of each node, some at a time; see `NodeValues`."""
+    shape, dtype = values.shape, values.dtype
+    with node_values(path, graph, shape, dtype, of_nodes=of_nodes, numbers=numbers) as file:
+        for first, block in blocks(values):
+            file.append(np.arange(first, first + len(block)), block)
+
+
+def node_frame(
+    graph: Labelled,
+    columns: Mapping[str, NDArray[Any]],
+    *,
+    of_nodes: bool = False,
+    numbers: NodeNumbers | None = None,
+) -> Any:
+    """Values of all nodes as a frame of pandas, with the columns that `NodeValues` writes.
+
+    Shapes: each [nodes], or [nodes, columns], which has the names `NAME_0`, `NAME_1`, ...
+    Errors: `InvalidError` for another number of rows; `UnsupportedError` without pandas.
+    """
+    if find_spec("pandas") is None:
+        raise UnsupportedError("package `pandas` is not installed\nhint: pip install pandas")
+    called = _Called(graph, numbers)
+    count = graph.num_nodes if numbers is None else len(numbers)
+    found = dict(called.named(np.arange(count)))
+    for name, values in columns.items():
+        if name in found:
+            raise InvalidError(f"column `{name}` has the ids of the nodes\nhint: call it otherwise")
+        if values.ndim not in (1, 2) or len(values) != count:
+            raise InvalidError(
+                f"column `{name}`: shape {values.shape}, expected {count:,} rows: a value a node"
+            )
+        parts = [values] if values.ndim == 1 else list(values.T)
+        names = [name] if values.ndim == 1 else [f"{name}_{at}" for at in range(len(parts))]
+        for one, part in zip(names, parts, strict=True):
+            found[one] = called.values(part) if of_nodes else pa.array(part)
+    return pa.table(found).to_pandas()
+
+
+def _keys_of(numbers: NodeNumbers, places: NDArray[Any], ids: NDArray[Any]) -> pa.Array:
+    """The keys of nodes, or their ids as text; the arguments are as `NodeNumbers.split` says."""
+    order = np.argsort(places, kind="stable")
+    ends = np.searchsorted(places[order], np.arange(len(numbers.types) + 1))
+    parts = []
+    for node_type, first, last in zip(numbers.types, ends[:-1], ends[1:], strict=True):
+        own, keys = ids[order[first:last]], numbers.keys_of(node_type)
+        parts.append(
+            pa.array(own).cast(pa.large_string()) if keys is None else arrow_names_of(keys, own)
+        )
+    found = pa.concat_arrays(parts)
+    return found if (np.diff(order) > 0).all() else found.take(pa.array(np.argsort(order)))
+
+
+def type_of_ids(ids: NodeNames) -> pa.DataType:
+    """The type of a column of nodes."""
+    return pa.int64() if isinstance(ids, FileIds) else pa.large_string()
+
+
+def arrow_ids(ids: NodeNames, positions: NDArray[np.int64]) -> pa.Array:
+    """The column of the nodes at these positions: their names, or their ids in files.
+
+    Errors: `CorruptError`.
+    """
+    if isinstance(ids, FileIds):
+        return pa.array(ids.of(positions))
+    return arrow_names_of(ids, positions)
+
+
+def arrow_names_of(names: Names, ids: NDArray[np.int64]) -> pa.Array:
+    """The names of `ids` as Arrow's large strings.
+
+    Errors: `CorruptError`.
+    """
+    if len(ids) and ids[-1] - ids[0] == len(ids) - 1 and (np.diff(ids) == 1).all():
+        return arrow_names(names, int(ids[0]), int(ids[-1]) + 1)
+    return pa.array(names.names(ids), pa.large_string())
+
+
+def arrow_names(names: Names, start: int, stop: int) -> pa.Array:
+    """The names of the ids `start` to `stop` as Arrow's large strings.
+
+    Errors: `CorruptError`.
+    """
+    offsets, characters = names.block(start, stop)
+    buffers = [pa.py_buffer(offsets), pa.py_buffer(characters)]
+    return pa.LargeStringArray.from_buffers(stop - start, *buffers)
+
+
+def write_lines(file: BinaryIO, lines: pa.Array) -> None:
+    """Writes large strings, one a line."""
+    if len(lines):
+        empty, line = (pa.scalar(text, pa.large_string()) for text in ("", "\n"))
+        ended = pc.binary_join_element_wise(lines, empty, line)
+        # The text of an array without slices is its last buffer.
+        offsets, text = ended.buffers()[1:]
+        ends = np.frombuffer(offsets, np.int64, len(ended) + 1, ended.offset * 8)
+        file.write(memoryview(text)[int(ends[0]) : int(ends[-1])])
+
+
+def lines_hold(names: pa.Array, first: int) -> pa.Array:
+    """The names, the first of which stands in row `first`.
+
+    Errors: `InvalidError` for one with a tab or a line break.
+    """
+    broken = pc.match_substring_regex(names, _BREAKS)
+    if pc.any(broken).as_py():
+        row = pc.index(broken, True).as_py()
+        raise InvalidError(
+            f"row {first + row}: the name {names[row].as_py()!r} has a tab or a line break, which "
+            "a text cannot hold\nhint: write Parquet, or ids by `--ids`"
+        )
+    return names

@@ -1,0 +1,143 @@
+"""Weights and times that decide which neighbours are sampled; no PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.base.fields import build
+from outercore.base.likeness import suggestion
+from outercore.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from outercore.data.graph import Graph
+
+TemporalStrategy: TypeAlias = Literal["uniform", "last"]
+EqualTimes: TypeAlias = Literal["seen", "hidden"]
+Method: TypeAlias = Literal["neighbor", "labor", "ladies", "hgt"]
+SubgraphType: TypeAlias = Literal["directional", "bidirectional", "induced"]
+
+_EDGE = "edge_"
+
+
+@dataclass(frozen=True)
+class SampleRules:
+    """What decides besides fan-outs, as `NeighborLoader` explains."""
+
+    method: Method = "neighbor"
+    disjoint: bool = False
+    subgraph_type: SubgraphType = "directional"
+    weight_attr: str | None = None
+    time_attr: str | None = None
+    temporal_strategy: TemporalStrategy = "uniform"
+    equal_times: EqualTimes = "seen"
+
+    @classmethod
+    def of(cls, *given: Any) -> SampleRules:
+        """The rules from arguments in the order of the fields; PyG's enumerations are texts.
+
+        Errors: `InvalidError` for one of another type, or that is no choice.
+        """
+        names = [field.name for field in fields(cls)]
+        values = [getattr(one, "value", one) for one in given]
+        return build(cls, dict(zip(names, values, strict=True)), "")
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether the neighbourhood of each seed is sampled separately."""
+        return self.disjoint or self.time_attr is not None
+
+
+def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
+    """The rules as the core takes them.
+
+    Errors: `NotFoundError` for an array that no type has; `InvalidError` for an unknown choice.
+    """
+    method, subgraph_type, equal_times = rules.method, rules.subgraph_type, rules.equal_times
+    temporal_strategy, disjoint = rules.temporal_strategy, rules.disjoint
+    weight_attr, time_attr = rules.weight_attr, rules.time_attr
+    if subgraph_type == "bidirectional" and method in ("ladies", "hgt"):
+        raise InvalidError(
+            f"subgraph_type: `bidirectional` expects edges that are sampled on their own, and "
+            f"`{method}` chooses nodes\nhint: leave one of the two out"
+        )
+    found: dict[str, Any] = {
+        "method": method,
+        "disjoint": disjoint,
+        # Reverse edges are added to the batches of directional subgraphs.
+        "subgraph": "induced" if subgraph_type == "induced" else "directional",
+        "time_order": "last" if temporal_strategy == "last" else "any",
+        "equal_times": equal_times,
+    }
+    if weight_attr is not None:
+        found["weights"] = edge_name(graph, weight_attr)
+        if found["weights"] is None:
+            raise _no_array(graph, "weight_attr", weight_attr)
+    require_times(graph, time_attr)
+    if time_attr is not None:
+        found["edge_times"] = edge_name(graph, time_attr)
+        found["node_times"] = time_attr if _has(graph, "nodes", time_attr) else None
+        if found["edge_times"] is None and found["node_times"] is None:
+            raise _no_array(graph, "time_attr", time_attr)
+    elif temporal_strategy == "last":
+        raise InvalidError("temporal_strategy: `last` expects `time_attr`")
+    return found
+
+
+def require_times(graph: Graph, name: str | None) -> None:
+    """Errors: `InvalidError` for an array of this name that is not one whole number a row."""
+    if name is None:
+        return
+    called = {name, name.removeprefix(_EDGE)}
+    for key, entry in graph.arrays.items():
+        of, _, rest = key.partition("/")
+        if of not in ("nodes", "edges") or rest.partition("/")[2] not in called:
+            continue
+        shape, dtype = entry["shape"], entry["dtype"]
+        if len(shape) != 1 or "int" not in dtype:
+            raise InvalidError(
+                f"time_attr: array `{key}` is {dtype} {shape}, expected whole numbers [rows]\n"
+                "hint: times of shape [rows, 1] are `times[:, 0]`"
+            )
+
+
+def input_times(times: Any) -> NDArray[np.int64] | None:
+    """Times of seeds as int64.
+
+    Errors: `InvalidError` for anything but whole numbers [seeds].
+    """
+    if times is None:
+        return None
+    found = np.asarray(times)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise InvalidError(
+            f"input_time: expected whole numbers [seeds], found {found.dtype} {found.shape}"
+        )
+    return np.ascontiguousarray(found, np.int64)
+
+
+def edge_name(graph: Graph, name: str) -> str | None:
+    """The edge arrays' name: a batch calls `weight` `edge_weight`."""
+    for candidate in (name, name.removeprefix(_EDGE)):
+        if _has(graph, "edges", candidate):
+            return candidate
+    return None
+
+
+def _has(graph: Graph, of: str, name: str) -> bool:
+    return any(
+        key.startswith(f"{of}/") and key.split("/", 2)[2] == name
+        for key in graph.arrays
+        if key.count("/") >= 2
+    )
+
+
+def _no_array(graph: Graph, argument: str, name: str) -> NotFoundError:
+    known = sorted(key for key in graph.arrays if key.startswith(("nodes/", "edges/")))
+    guess = suggestion(name, known, otherwise="it has")
+    return NotFoundError(
+        f"{argument}: array `{name}` is not in data set `{graph.root}`\nhint: {guess}"
+    )

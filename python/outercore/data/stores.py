@@ -1,0 +1,334 @@
+"""A data set as PyG's remote back end: ``FeatureStore`` and ``GraphStore``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils._pytree import tree_map
+from torch_geometric.data.feature_store import AttrView, TensorAttr
+from torch_geometric.data.feature_store import FeatureStore as PyGFeatureStore
+from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
+from torch_geometric.data.graph_store import GraphStore as PyGGraphStore
+
+from outercore.data.batch_arrays import name_in_storage
+from outercore.data.csc import csc, edge_rows
+from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.forms import given_forms, rows_in_form
+from outercore.data.row_index import chosen_rows
+from outercore.errors import InvalidError, UnsupportedError
+
+if TYPE_CHECKING:
+    from outercore.data.graph import Graph
+
+
+UNSET = TensorAttr.attr_name
+"""What PyG has for a field that is not given."""
+
+_TOPOLOGY = ("offsets", "sources", "ids")
+
+
+@dataclass
+class ArrayAttr(TensorAttr):
+    """Names an array: ``group_name`` is a node type or an edge type.
+
+    ``store["paper"].x[index]``, ``store["paper", "x"][index]`` and ``store["paper", "x", index]``
+    read rows; ``store["paper", "x"]()`` reads all.
+    """
+
+    def is_set(self, key: str) -> bool:
+        """Whether a field is given; an index may be an array of NumPy."""
+        return getattr(self, key) is not UNSET
+
+
+@dataclass
+class PlainArrayAttr(ArrayAttr):
+    """Names an array of a graph with one type of nodes: the group may be left out.
+
+    ``store["x"][index]`` and ``store["x", index]`` read rows. The group of edge arrays is
+    ``("node", "edge", "node")``.
+    """
+
+    def __init__(self, attr_name: Any = UNSET, index: Any = UNSET, group_name: Any = None) -> None:
+        """Name ``attr_name`` (such as ``"x"``), at ``index``."""
+        super().__init__(group_name=group_name, attr_name=attr_name, index=index)
+
+
+class ArrayView(AttrView):
+    """An array that is read when it is used: ``[index]`` reads rows, ``()`` the whole.
+
+    Functions and methods of PyTorch and NumPy take it for the whole array, which they read. Of
+    what is only named in part, such as ``store["paper"]``, attributes are names of arrays.
+    """
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """The function of the whole arrays."""
+        args, kwargs = tree_map(lambda one: one() if isinstance(one, cls) else one, (args, kwargs))
+        return function(*args, **(kwargs or {}))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The whole array."""
+        return np.asarray(self().numpy(), dtype)
+
+    def __len__(self) -> int:
+        """Rows; reads nothing."""
+        return int(self.shape[0])
+
+    def __getattr__(self, key: Any) -> Any:
+        """The array of this name, or, of an array, what its tensor has."""
+        # NumPy and others ask for protocols, which would read the array.
+        if isinstance(key, str) and (key.startswith("__") or key in ("_attr", "_store")):
+            raise AttributeError(key)
+        if not isinstance(key, str) or not self._attr.is_set("attr_name"):
+            return super().__getattr__(key)
+        if key == "shape":
+            return torch.Size(self._store.get_tensor_size(self._attr))
+        return getattr(self(), key)
+
+
+class FeatureStore(PyGFeatureStore):
+    """Arrays of a data set by type; rows are read when they are asked for.
+
+    Rows of edge arrays are in the order of the imported edges, so their index is ``e_id``.
+
+    ``store["x"]`` reads nothing before it is used. ``store["x"][index]`` reads rows and
+    ``store["x"]()`` the whole array, as functions of PyTorch do; in a graph of several types it is
+    ``store["paper", "x"]``. An index is a tensor, an array, a list, a slice, a mask or a number.
+
+    Cost: with an index a read of those rows; ``get_tensor`` without one reads the whole array.
+
+    Raises:
+        NotFoundError: no array has this name; a ``KeyError``, too.
+        InvalidError: an index that is no row.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        """Serve the arrays of ``graph``."""
+        super().__init__(tensor_attr_cls=ArrayAttr if graph.is_typed else PlainArrayAttr)
+        self._graph = graph
+
+    @property
+    def graph(self) -> Graph:
+        """The data set."""
+        return self._graph
+
+    def add_edge_arrays(self, batch: Any) -> Any:
+        """The batch with the edge arrays of the data set, as ``edge_NAME`` by type.
+
+        PyG's loaders over stores deliver node arrays only. Pass this as their ``transform``.
+
+        Cost: a read of each array's rows of the batch.
+
+        Raises:
+            InvalidError: sampled edges without ``e_id``; a name that the batch has already.
+        """
+        edge_types = {edge_type_key(one): one for one in self._graph.edge_types}
+        for key in self._graph.arrays:
+            kind, _, rest = key.partition("/")
+            of_type, _, name = rest.partition("/")
+            if kind != "edges" or (of_type == "edge" and name in _TOPOLOGY):
+                continue
+            store = batch[edge_types[of_type]] if self._graph.is_typed else batch
+            if "edge_index" not in store:
+                continue
+            if "e_id" not in store:
+                raise InvalidError(
+                    f"array `{key}`: the batch has no `e_id`, which says which rows are its own\n"
+                    "hint: let the sampler return edge ids"
+                )
+            if (own := name_in_storage(key)) in store:
+                raise InvalidError(
+                    f"array `{key}`: the batch has something else under the name `{own}`\n"
+                    "hint: import the array under another name"
+                )
+            rows = self._graph.rows(key, store.e_id.numpy())
+            store[own] = torch.from_numpy(rows_in_form(rows, self._form(key)))
+        return batch
+
+    def view(self, *args: Any, **kwargs: Any) -> ArrayView:
+        """An array that is read when it is used, named in part or as a whole."""
+        return ArrayView(self, self._tensor_attr_cls.cast(*args, **kwargs))
+
+    def get_tensor(self, *args: Any, convert_type: bool = False, **kwargs: Any) -> Any:
+        """Rows of an array: ``attr_name``, ``group_name`` and ``index``, or PyG's ``TensorAttr``.
+
+        Without ``index`` all rows; without ``group_name`` the nodes of a graph of one type.
+
+        Shapes: a tensor as stored: [rows, ...], or [...] for a whole number as index.
+        """
+        attr = self._with_defaults(self._tensor_attr_cls.cast(*args, **kwargs))
+        return super().get_tensor(attr, convert_type=convert_type)
+
+    def multi_get_tensor(
+        self, attrs: Sequence[TensorAttr], convert_type: bool = False
+    ) -> list[Any]:
+        """`get_tensor` of each."""
+        return [self.get_tensor(attr, convert_type=convert_type) for attr in attrs]
+
+    def _with_defaults(self, given: TensorAttr) -> TensorAttr:
+        attr = copy.copy(given)
+        if attr.group_name is UNSET and not self._graph.is_typed:
+            attr.group_name = None
+        if attr.index is UNSET:
+            attr.index = None
+        return ArrayAttr(attr.group_name, attr.attr_name, attr.index)
+
+    def _key(self, given: TensorAttr) -> str:
+        attr = self._with_defaults(given)
+        group, name = attr.group_name, attr.attr_name
+        if not isinstance(name, str):
+            raise InvalidError(
+                f"attr_name: expected the name of an array, found {type(name).__name__}\n"
+                "hint: in a graph of several types write `store[node_type, name][index]`"
+            )
+        if group is None:
+            return self._graph.key(name)
+        if isinstance(group, tuple):
+            plain = not self._graph.is_typed
+            return self._graph.key(f"edges/{'edge' if plain else edge_type_key(group)}/{name}")
+        return self._graph.key(f"nodes/{group}/{name}")
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        raise UnsupportedError(
+            "a data set is read-only here\n"
+            "hint: `outercore add DATASET --array NAME=FILE` adds an array"
+        )
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        raise UnsupportedError("a data set is read-only here")
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
+        key = self._key(attr)
+        if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
+            return torch.from_numpy(rows_in_form(self._graph.array(key), self._form(key)))
+        ids = chosen_rows(attr.index, int(self._graph.arrays[key]["shape"][0]), key, from_end=True)
+        found = torch.from_numpy(rows_in_form(self._graph.rows(key, ids), self._form(key)))
+        return found if ids.ndim else found[0]
+
+    def _form(self, key: str) -> Any:
+        return given_forms(self._graph).get(key)
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
+        key = self._key(attr)
+        shape, form = self._graph.arrays[key]["shape"], self._form(key)
+        return tuple(shape) if form is None else (shape[0], *form["row_shape"])
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """Every node array. PyG's loaders deliver all of these, by node ids."""
+        found: list[TensorAttr] = []
+        for key in self._graph.arrays:
+            kind, _, rest = key.partition("/")
+            group, _, name = rest.partition("/")
+            if kind == "nodes":
+                found.append(ArrayAttr(group if self._graph.is_typed else None, name, None))
+        return found
+
+
+class GraphStore(PyGGraphStore):
+    """The topology of a data set by edge type, in CSC.
+
+    ``coo`` is in the order of the imported edges, so that a label of each edge fits.
+    ``coo``, ``csr`` and ``csc`` return the edge id of each arc beside the topology. PyG's samplers
+    take it for ``edge_permutation``, so that ``e_id`` is the row of the imported edge list; a
+    custom sampler has to do the same.
+
+    Cost: PyG's samplers work on the whole topology in memory, so ``get_edge_index`` loads it: 8
+    bytes an arc and 8 a node, and while it is converted as much as the arrays take on disk; edge
+    ids take another 8 bytes an arc. Outercore's own loader does not.
+    """
+
+    def __init__(self, graph: Graph, time_attr: str = "time") -> None:
+        """Serve the topology of ``graph``.
+
+        In CSC the sources of a node ascend by their array ``time_attr``, where they have it.
+        """
+        super().__init__()
+        self._graph, self._time_attr = graph, time_attr
+
+    @property
+    def graph(self) -> Graph:
+        """The data set."""
+        return self._graph
+
+    def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
+        raise UnsupportedError("a data set is read-only here")
+
+    def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
+        raise UnsupportedError("a data set is read-only here")
+
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
+        edge_type = self._edge_type(edge_attr)
+        return None if edge_type is None else self._arcs(edge_type, edge_attr.layout)[:2]
+
+    def _edge_type(self, attr: EdgeAttr) -> EdgeType | None:
+        """The edge type of the data set; ``None`` where it has none such."""
+        if not self._graph.is_typed:
+            return self._graph.edge_types[0]
+        given = tuple(attr.edge_type or ())
+        return next((one for one in self._graph.edge_types if one == given), None)
+
+    def _edge_to_layout(
+        self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The arcs in a layout, and the edge id of each: what PyG's samplers make ``e_id`` of."""
+        edge_type = self._edge_type(attr)
+        if edge_type is None:
+            raise KeyError(attr.edge_type)
+        return self._arcs(edge_type, layout)
+
+    def _arcs(
+        self, edge_type: EdgeType, layout: EdgeLayout
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        offsets, sources = csc(self._graph, edge_type)
+        targets = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        ids = edge_rows(self._graph, edge_type)
+        order: NDArray[np.int64] | None
+        if layout == EdgeLayout.COO:
+            order = None if ids is None else np.argsort(ids, kind="stable")
+        elif layout == EdgeLayout.CSR:
+            order = np.argsort(sources, kind="stable")
+        else:
+            order = self._by_time(edge_type, sources, targets)
+        if order is not None:
+            ids = order if ids is None else ids[order]
+            sources, targets = sources[order], targets[order]
+        ends: tuple[NDArray[np.int64], NDArray[np.int64]] = (sources, targets)
+        if layout == EdgeLayout.CSC:
+            ends = (sources, offsets)
+        elif layout == EdgeLayout.CSR:
+            counts = np.bincount(sources, minlength=self._graph.node_types[edge_type[0]])
+            ends = (np.concatenate([[0], np.cumsum(counts)]), targets)
+        row, col = (torch.from_numpy(end) for end in ends)
+        return row, col, None if ids is None else torch.from_numpy(ids)
+
+    def _by_time(
+        self, edge_type: EdgeType, sources: NDArray[np.int64], targets: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """The order in which the sources of each target ascend by time, as PyG's temporal sampling
+        expects; `None` where they have no times."""
+        key = f"nodes/{edge_type[0]}/{self._time_attr}"
+        if key not in self._graph.arrays:
+            return None
+        return np.lexsort((self._graph.array(key)[sources], targets))
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """Every edge type, in CSC."""
+        counts, typed = self._graph.node_types, self._graph.is_typed
+        return [
+            EdgeAttr(
+                edge_type=one if typed else None,
+                layout=EdgeLayout.CSC,
+                is_sorted=True,
+                size=(counts[one[0]], counts[one[2]]),
+            )
+            for one in self._graph.edge_types
+        ]

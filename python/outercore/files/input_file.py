@@ -1,0 +1,57 @@
+"""What every input file has to be before a library opens it: a regular file.
+
+A pipe or a device has no end and no size, and waits where nobody writes. Links are followed.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from outercore.errors import InvalidError, UnsupportedError
+from outercore.files.atomic import missing_file
+
+
+def require_file(path: Path, what: str) -> None:
+    """Makes sure that `path` is a regular file; `what` is how messages call it.
+
+    Errors: `NotFoundError`; `InvalidError` for a directory; `UnsupportedError` for anything else.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise missing_file(what, path) from None
+    except OSError as error:
+        raise InvalidError(f"{what} `{path}`: {error.strerror}") from None
+    except ValueError:
+        # A zero byte.
+        raise InvalidError(f"{what} {str(path)!r}: no name of a file") from None
+    if stat.S_ISDIR(mode):
+        raise InvalidError(f"{what} `{path}`: expected a file, found a directory")
+    if not stat.S_ISREG(mode):
+        raise UnsupportedError(
+            f"{what} `{path}`: expected a file that can be read twice, found a pipe or a device\n"
+            "hint: write it to a file first"
+        )
+
+
+def read_small(path: Path, what: str, most: int) -> bytes:
+    """The bytes of a file that people write by hand, such as a description.
+
+    Errors: as `require_file`; `InvalidError` for more than `most` bytes.
+    """
+    require_file(path, what)
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise InvalidError(f"{what} `{path}`: expected at most {most:,} bytes, found more")
+    return data
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path leads to something; a text that cannot be a path, such as a name that is too
+    long, does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,292 @@
+"""Weights, times and features of edges: columns of the edge lists, or files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.base.options import Option
+from outercore.base.shell import quoted
+from outercore.errors import InvalidError, NotFoundError
+from outercore.files.file_spec import FileSpec
+from outercore.files.input_file import is_there
+from outercore.importing.edges import EdgeSource
+from outercore.importing.table.columns import IDS, SOURCES, TARGETS, plain
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.file_state import FileState
+from outercore.importing.table.rows import Reading, RowSource, is_array, open_node_table, open_rows
+from outercore.importing.table.table import Table
+from outercore.importing.table.times import require_one_scale, whole_times
+
+WEIGHT, TIME, FEATURES = "weight", "time", "attr"
+"""The edge arrays that options make; in a batch they are `edge_weight` and so on."""
+
+_EDGE_IDS = frozenset({"edge", "edgeid", "eid"})
+"""What a column of edge ids is called, besides `IDS`."""
+
+
+@dataclass(frozen=True)
+class EdgeArray:
+    """An array with a row for each edge of the input."""
+
+    name: str
+    rows: Callable[[bool], RowSource]
+    """Called with whether entries of symmetric files are mirrored."""
+    files: tuple[FileState, ...] = ()
+    """What it is read from besides the edge lists."""
+
+
+@dataclass(frozen=True)
+class EdgeChoice:
+    """Which columns or files hold what; as text from the user."""
+
+    weight: Annotated[
+        str | None,
+        Option("Column of the edges, or a file with a row for each edge: the edge weights."),
+    ] = None
+    time: Annotated[
+        str | None,
+        Option(
+            "Column or file: the time of each edge, a whole number or a date such as "
+            "`2013-01-31T17:05:00Z`.",
+            name="edge_time",
+        ),
+    ] = None
+    features: Annotated[
+        str | None,
+        Option(
+            "Columns separated by commas, `!COLUMN,COLUMN` for all but these, or a file: the "
+            "features of each edge.",
+            name="edge_features",
+        ),
+    ] = None
+
+    @property
+    def names(self) -> set[str]:
+        """What may be names of columns: these are no ends of edges."""
+        return {name for one in vars(self).values() if one for name in (one, *one.split(","))}
+
+
+def edge_arrays(
+    sources: list[EdgeSource], choice: EdgeChoice, reading: Reading
+) -> tuple[list[EdgeArray], list[str]]:
+    """The edge arrays of an import, and notes about what they are and what is ignored.
+
+    A file whose format has weights (Matrix Market, DIMACS, SciPy) gives the array `weight` unless
+    `choice` names another one.
+
+    Errors: `NotFoundError` for a column that an edge list does not have.
+    """
+    arrays, notes = [], []
+    taken: set[str] = set()
+    own = {source.own_weight for source in sources}
+    for name, text in ((WEIGHT, choice.weight), (TIME, choice.time), (FEATURES, choice.features)):
+        if text is None and name == WEIGHT and len(own) == 1 and (only := own.pop()) is not None:
+            text = only
+            notes.append(f"edge weights: column `{text}`")
+        if text is None:
+            continue
+        columns = text.split(",")
+        if name == FEATURES and text.startswith("!") and not is_there(Path(text)):
+            columns = _all_but(sources, columns, taken)
+        if _in_all(sources, columns):
+            taken.update(columns)
+            arrays.append(EdgeArray(name, _columns(sources, columns, name, reading)))
+        else:
+            found = _file(sources, text, name, reading)
+            arrays.append(EdgeArray(name, lambda _mirrored, rows=found: rows, found.files))  # type: ignore[misc]
+            notes += [f"{note}; row i is edge i" for note in found.notes]
+    ignored = [name for source in sources for name in source.others if name not in taken]
+    if ignored:
+        listed = ", ".join(f"`{name}`" for name in dict.fromkeys(ignored))
+        notes.append(
+            f"ignored columns of edges: {listed} (take them by --weight, --edge-time or "
+            "--edge-features)"
+        )
+    dates = [name for source in sources for name in source.dates if name in ignored]
+    if dates and choice.time is None:
+        ways = ", ".join(f"`--edge-time {quoted(name)}`" for name in dict.fromkeys(dates))
+        notes.append(f"times of edges that are not taken, so samples see the future: {ways}")
+    return arrays, notes
+
+
+def _all_but(sources: list[EdgeSource], names: list[str], taken: set[str]) -> list[str]:
+    """The columns of the edges without `names`, which begin with `!`, and without those `taken`.
+
+    Errors: `NotFoundError` for a name that no edge list has; `InvalidError` where none is left.
+    """
+    left_out = [name.removeprefix("!") for name in names]
+    known = dict.fromkeys(other for source in sources for other in source.others)
+    listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
+    if missing := [name for name in left_out if name not in known]:
+        raise NotFoundError(
+            f"--edge-features: {', '.join(f'`{one}`' for one in missing)} is no column of the "
+            f"edges; they have {listed}"
+        )
+    columns = [name for name in known if name not in left_out and name not in taken]
+    if not columns:
+        raise InvalidError(f"--edge-features: no column is left; the edges have {listed}")
+    return columns
+
+
+def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
+    return all(set(columns) <= set(source.others) for source in sources)
+
+
+def _columns(
+    sources: list[EdgeSource], columns: list[str], name: str, reading: Reading
+) -> Callable[[bool], RowSource]:
+    as_times = name == TIME and len(columns) == 1
+    values = [source.values(columns, as_times) for source in sources if source.values is not None]
+    require_one_scale(
+        (f"`{source.name}`: column `{columns[0]}`", name, one.times)
+        for source, one in zip(sources, values, strict=True)
+    )
+    dtype = values[0].dtype
+    if any(one.dtype != dtype for one in values):
+        dtype = np.result_type(*(one.dtype for one in values))
+    if name == TIME and dtype.kind not in "iuf":
+        raise _no_times(f"--edge-time: column `{columns[0]}`", dtype, reading)
+    if name != FEATURES and len(columns) > 1:
+        raise InvalidError(f"edge array `{name}`: expected one column, found {len(columns)}")
+    width = len(columns) if name == FEATURES else None
+
+    def rows(mirrored: bool) -> RowSource:
+        def chunks() -> Iterator[NDArray[Any]]:
+            for source, one in zip(sources, values, strict=True):
+                first = 0
+                for chunk in one.chunks(mirrored):
+                    part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
+                    if dtype.kind == "f" and not reading.keeps_gaps and name != TIME:
+                        # Entries of symmetric files are counted twice.
+                        row = None if source.own_weight is not None else first
+                        part = _without_gaps(part, reading.fill, source.name, columns, row)
+                    first += len(part)
+                    yield np.ascontiguousarray(part[:, 0]) if width is None else part
+
+        listed = ", ".join(f"`{column}`" for column in columns)
+        named = f"edge columns {listed}"
+        found = RowSource(named, dtype, width, None, chunks, times=values[0].times)
+        if name != TIME:
+            return found
+        return _whole_times(found, f"--edge-time: column `{columns[0]}`", reading)
+
+    return rows
+
+
+def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
+    """Times as whole numbers, also where a file has them as floats.
+
+    Errors: raised as the rows are read, `InvalidError` for fractions and missing times.
+    """
+    if rows.dtype.kind in "iu":
+        return rows
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        first = 0
+        for chunk in rows.chunks():
+            try:
+                yield whole_times(where, chunk.reshape(len(chunk)), first)
+            except InvalidError as error:
+                raise InvalidError(f"{error}{_hint_on_fill(reading)}") from None
+            first += len(chunk)
+
+    return replace(rows, dtype=np.dtype(np.int64), width=None, chunks=chunks, path=None)
+
+
+def _without_gaps(
+    values: NDArray[Any], fill: float | None, source: str, columns: list[str], first: int | None
+) -> NDArray[Any]:
+    """`values` with `fill` for NaN; `first` is the row of the first one in its file, where known.
+
+    Errors: `InvalidError` with the row of a missing value where nothing fills it.
+    """
+    gaps = np.isnan(values)
+    if not gaps.any():
+        return values
+    if fill is None:
+        row, place = np.argwhere(gaps)[0]
+        where = "" if first is None else f"row {first + int(row)}: "
+        raise InvalidError(
+            f"`{source}`: {where}column `{columns[place]}` has no value\n"
+            "hint: `--fill VALUE` fills missing values, `--fill nan` keeps them"
+        )
+    return np.where(gaps, np.array(fill, values.dtype), values)
+
+
+def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> RowSource:
+    option = {WEIGHT: "--weight", TIME: "--edge-time", FEATURES: "--edge-features"}[name]
+    try:
+        spec = FileSpec.parse(text, may_leave_out=True)
+    except NotFoundError:
+        columns = text.split(",")
+        having = [source for source in sources if set(columns) <= set(source.others)]
+        if having:
+            lacking = next(source for source in sources if source not in having)
+            raise NotFoundError(
+                f"{option}: `{lacking.name}` has no column `{text}`, as `{having[0].name}` has\n"
+                "hint: every edge list needs the column; or give a file with a row for each edge"
+            ) from None
+        known = dict.fromkeys(other for source in sources for other in source.others)
+        listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
+        raise NotFoundError(
+            f"{option}: `{text}` is neither a column of the edges nor a file; the edges have "
+            f"{listed}"
+        ) from None
+    if name == TIME:
+        reading = replace(reading, takes_times=True, fill=None)
+    source = edge_rows(option, spec, reading)
+    if name == TIME and source.dtype.kind not in "iuf":
+        raise _no_times(f"{option}: `{text}`", source.dtype, reading)
+    if name != FEATURES and (source.width or 1) > 1:
+        raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
+    return _whole_times(source, f"{option}: `{text}`", reading) if name == TIME else source
+
+
+def edge_rows(option: str, spec: FileSpec, reading: Reading) -> RowSource:
+    """The rows of a file with a row for each edge, in the order of the edges.
+
+    Errors: as `open_rows`; `InvalidError` for a table with columns of ids.
+    """
+    if not is_array(spec):
+        _refuse_ids(option, spec, open_node_table(spec, reading))
+    return open_rows(spec, replace(reading, rows_of="edges"))
+
+
+def _refuse_ids(option: str, spec: FileSpec, table: Table) -> None:
+    """Errors: `InvalidError` for a file that says by columns of ids which edges its rows are for.
+
+    Its rows may be in any order, and nodes with several edges cannot say it.
+    """
+    others = [column for column in table.names if column not in spec.columns]
+    ids = [column for column in others if table.is_named and _is_id(column)]
+    if not ids:
+        return
+    listed = ", ".join(f"`{column}`" for column in ids)
+    way = "leave the ids out"
+    if len(ids) > 1:
+        way = f"import `{spec.path}` itself as the edge list, or leave the ids out"
+    raise InvalidError(
+        f"{option}: `{spec.path}`: row i is taken for edge i, and the file has ids in {listed}\n"
+        f"hint: {way}, with a row for each edge in the order of the edge list"
+    )
+
+
+def _is_id(column: str) -> bool:
+    letters = "".join(letter for letter in column.lower() if letter.isalnum())
+    return letters in IDS or letters in _EDGE_IDS or plain(column) in SOURCES | TARGETS
+
+
+def _no_times(where: str, dtype: np.dtype, reading: Reading) -> InvalidError:
+    return InvalidError(f"{where} holds {dtype}, expected whole numbers{_hint_on_fill(reading)}")
+
+
+def _hint_on_fill(reading: Reading) -> str:
+    if reading.fill is None and not reading.keeps_gaps:
+        return ""
+    return "\nhint: write a time in each row; `--fill` does not apply to times"

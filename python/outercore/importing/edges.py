@@ -1,0 +1,468 @@
+"""Edges from files, handed to the importer in the cheapest way each format allows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outercore.base.native import Importer
+from outercore.data.time_arrays import is_time_name
+from outercore.errors import InvalidError
+from outercore.files.file_spec import FileSpec
+from outercore.files.npy import open_npy
+from outercore.importing.format.foreign import refuse_foreign
+from outercore.importing.table.columns import EdgeColumns, edge_columns
+from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
+from outercore.importing.table.parts import Parts
+from outercore.importing.table.rows import common_type, described
+from outercore.importing.table.scipy_matrix import is_sparse_matrix, sparse_edges
+from outercore.importing.table.table import (
+    ParquetTable,
+    Table,
+    TextTable,
+    is_parquet,
+    require_column,
+)
+from outercore.importing.table.text import Convention, TextFile, TextOptions, suffix_of
+from outercore.importing.table.times import is_date_column, is_time, time_values, times_of
+
+EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
+EdgeShape = Literal["2,E", "E,2"]
+_CHUNK = 1 << 20
+
+Batches = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
+"""Sources and targets, of any type of integers."""
+Values = Callable[[bool], Iterator[NDArray[Any]]]
+"""Called with whether edges are mirrored; gives batches [rows, columns]."""
+
+
+@dataclass(frozen=True)
+class EdgeValues:
+    """Columns of an edge list beside its ends."""
+
+    names: list[str]
+    dtype: np.dtype
+    chunks: Values
+    times: str | None = None
+    """The type of points in time, as the manifest has it."""
+
+
+@dataclass(frozen=True)
+class EdgeSource:
+    """Edges of one input."""
+
+    name: str
+    feed: Callable[[Importer, int | None], None]
+    """Gives them to an importer; called with the number of nodes, where it is known."""
+    others: tuple[str, ...] = ()
+    """Columns beside the ends."""
+    values: Callable[[list[str], bool], EdgeValues] | None = None
+    """The values of some of those; called with whether one column of texts may be times."""
+    own_weight: str | None = None
+    """The column that the format itself says is the weight."""
+    notes: list[str] = field(default_factory=list)
+    """How the file was understood, to be shown once."""
+    nodes: int | None = None
+    """How many nodes the file itself says there are."""
+    first_id: int = 0
+    """What the input calls the first node."""
+    is_open: bool = False
+    """Whether nothing but the ids says which nodes there are: they may start at 1, or have gaps."""
+    stated: tuple[int, int] | None = None
+    """Nodes and edges that comments of the file speak of."""
+    files: tuple[FileState, ...] = ()
+    """What it is read from, as it was when it was opened."""
+    digest: str = ""
+    """The `digest_of` an array that no file holds."""
+    dates: tuple[str, ...] = ()
+    """Those of the other columns that are called like times or hold dates."""
+
+    @property
+    def identity(self) -> str:
+        """What tells that another import has other edges: the name, and the state of `files`."""
+        return " ".join([self.name, *map(str, self.files), *filter(None, [self.digest])])
+
+
+def digest_of(array: NDArray) -> str:
+    """A digest of an array's values, type and shape.
+
+    An interrupted import of the array goes on only with the same one.
+    """
+    digest = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def open_edges(
+    text: str,
+    kind: EdgeFormat = "auto",
+    options: TextOptions | None = None,
+    shape: EdgeShape | None = None,
+    values: Container[str] = (),
+    parts: Parts | None = None,
+) -> EdgeSource:
+    """Edges of a file, by its suffix unless `kind` says otherwise.
+
+    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2]. `values` are columns
+    that are no ends. `parts` are the files before it, whose columns it has.
+
+    Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
+    tools; `InvalidError` for a file that can be read in two ways.
+    """
+    spec = FileSpec.parse(text)
+    path = spec.path
+    if kind == "auto":
+        refuse_foreign(path)
+        kind = "parquet" if is_parquet(path) else _FORMATS.get(suffix_of(path), "text")
+    if shape is not None and kind not in ("npy", "npz"):
+        raise InvalidError(f"--edge-shape: expected an array, found `{path}`")
+    if kind in ("text", "mtx", "dimacs"):
+        return text_edges(spec, kind, options, values, parts)
+    first = int(options.one_based) if options is not None else 0
+    if kind == "npy":
+        return replace(_npy_edges(spec, shape, first), is_open=True)
+    if kind == "npz":
+        if not spec.columns and is_sparse_matrix(member_names(path)):
+            return _sparse(path)
+        member = open_member(path, spec.columns or _edge_member(path))
+        found = npz_edges(member, shape, first)
+        return replace(found, notes=other_members(member), is_open=True)
+    return _parquet_edges(spec, first, values, parts or Parts())
+
+
+def text_edges(
+    spec: FileSpec,
+    kind: EdgeFormat,
+    options: TextOptions | None,
+    values: Container[str] = (),
+    parts: Parts | None = None,
+) -> EdgeSource:
+    """Edges of a text, read by the core; its other columns are read from the file again."""
+    conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
+    files = states(spec.path)
+    parts = parts or Parts()
+    file = parts.text(
+        spec.path,
+        "edges",
+        options or TextOptions(),
+        chosen=spec.columns,
+        convention=conventions.get(kind),
+    )
+    table = TextTable(file)
+    for name in spec.columns:
+        require_column(table, name)
+    spec, by_name = parts.by_name(spec, table)
+    try:
+        ends = edge_columns(spec, table, values)
+    except InvalidError as error:
+        raise _or_triples(error, spec, file) from None
+    parts.remember(table, (ends.source, ends.target))
+    places = [table.names.index(name) for name in (ends.source, ends.target)]
+    layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
+    own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
+
+    def feed(importer: Importer, _nodes: int | None) -> None:
+        try:
+            importer.edges_text(spec.path, layout)
+        except InvalidError as error:
+            raise _or_triples(error, spec, file) from None
+
+    return EdgeSource(
+        str(spec),
+        feed,
+        tuple(ends.others),
+        table_values(table, ends),
+        own if own in ends.others else None,
+        [f"{spec.path}: {file.described()}{by_name}"],
+        nodes=file.nodes,
+        first_id=file.first_id,
+        is_open=file.format == "delimited",
+        stated=file.stated,
+        files=files,
+        dates=dates_of(table, ends),
+    )
+
+
+def _or_triples(error: InvalidError, spec: FileSpec, file: TextFile) -> InvalidError:
+    """The error, whose hint says how three columns of words become a knowledge graph as well."""
+    said, _, hint = str(error).partition("\nhint: ")
+    if not hint or spec.columns or not _may_be_triples(file):
+        return error
+    return InvalidError(
+        f"{said}\nhint: say which: {hint}; three columns of head, relation and tail: `--triples`"
+    )
+
+
+def _may_be_triples(file: TextFile) -> bool:
+    """Whether a text has three columns of words.
+
+    Cost: reads its first batch.
+    """
+    if file.width != 3:
+        return False
+    batch = next(file.texts([0, 1, 2]), [])
+    return bool(batch) and not any(
+        pc.any(pc.match_substring_regex(column, r"^[-+.\d]*$")).as_py() for column in batch
+    )
+
+
+def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
+
+    def feed(importer: Importer, nodes: int | None) -> None:
+        row = 0
+        for batch in batches():
+            source, target = (_from_zero(name, ids, first_id, row, nodes) for ids in batch)
+            row += len(source)
+            importer.push_edges(source, target)
+
+    return EdgeSource(name, feed, first_id=first_id, **more)
+
+
+def _from_zero(
+    name: str, ids: NDArray[Any], first_id: int, row: int, nodes: int | None
+) -> NDArray[np.int64]:
+    """Node ids as the core takes them; `row` is the row of the first one in its file.
+
+    Errors: `InvalidError` with the row of an id below `first_id`, beyond int64 or beyond `nodes`.
+    """
+    # The core checks these too, but it counts the rows of all lists together.
+    if len(ids) and int(ids.min()) < first_id:
+        place = int(np.argmax(ids < first_id))
+        why = ": ids start at 1, as `--one-based` says" if first_id else ""
+        raise InvalidError(
+            f"`{name}`: row {row + place}: node id {ids[place]}, expected {first_id} or more{why}"
+        )
+    if ids.dtype == np.uint64 and len(ids) and int(ids.max()) >= 2**63:
+        place = int(np.argmax(ids >= 2**63))
+        raise InvalidError(
+            f"`{name}`: row {row + place}: node id {ids[place]}, expected less than 2^63\n"
+            "hint: nodes with sparse numbers: write the edges as text or Parquet, and add --ids "
+            "dictionary"
+        )
+    if nodes is not None and len(ids) and int(ids.max()) >= nodes + first_id:
+        place = int(np.argmax(ids >= nodes + first_id))
+        raise InvalidError(
+            f"`{name}`: row {row + place}: node id {ids[place]} is out of range: the graph has "
+            f"{nodes} nodes ({first_id} to {nodes - 1 + first_id})"
+        )
+    numbers = np.ascontiguousarray(ids).astype(np.int64, copy=False)
+    return numbers - first_id if first_id else numbers
+
+
+def from_edge_index(
+    name: str, edge_index: NDArray, first_id: int = 0, files: tuple[FileState, ...] = ()
+) -> EdgeSource:
+    """Edges of an array in memory; shape [2, E]."""
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+        raise InvalidError(f"{name}: expected [2, edges], found {edge_index.shape}")
+    if edge_index.dtype.kind not in "iu":
+        raise InvalidError(f"{name}: expected integers, found {edge_index.dtype}")
+
+    def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for first in range(0, edge_index.shape[1], _CHUNK):
+            part = edge_index[:, first : first + _CHUNK]
+            yield part[0], part[1]
+
+    return pushed(name, batches, first_id, files=files)
+
+
+def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
+    """Edges of an archive's member, in any order; `shape` where the archive's kind says it."""
+    axes = oriented(str(member), member.shape, member.dtype, shape)
+    # In Fortran order the values lie as in the transposed array.
+    pairs = (axes == "E,2") != member.fortran
+    edges = member.shape[0] * member.shape[1] // 2
+    member = member.in_memory_order()
+
+    def columns() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        # Two readers at once: the sources lie before all of the targets.
+        yield from zip(
+            member.values(_CHUNK, 0, edges), member.values(_CHUNK, edges, 2 * edges), strict=True
+        )
+
+    def rows() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for flat in member.values(2 * _CHUNK):
+            both = flat.reshape(-1, 2)
+            yield both[:, 0], both[:, 1]
+
+    return pushed(member.name, rows if pairs else columns, first_id, files=states(member.archive))
+
+
+def oriented(
+    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None = None
+) -> EdgeShape:
+    """Which axis of an edge array is the ends'.
+
+    Errors: `InvalidError` for another shape or type, or where both fit and nothing says which.
+    """
+    if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
+        raise InvalidError(
+            f"{name}: expected integers [2, edges] or [edges, 2], found {dtype} {shape}"
+        )
+    if shape == (2, 2):
+        if said is None:
+            raise InvalidError(
+                f"{name}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
+                "hint: say which: `--edge-shape 2,E` or `--edge-shape E,2`"
+            )
+        return said
+    found: EdgeShape = "2,E" if shape[0] == 2 else "E,2"
+    if said is not None and said != found:
+        raise InvalidError(f"{name}: expected {said} by `--edge-shape`, found {shape}")
+    return found
+
+
+def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSource:
+    path = spec.path
+    files = states(path)
+    array = open_npy(spec, "edge array")
+    axes = oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
+    as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
+    as_it_is = as_it_is and array.dtype.itemsize >= 4
+    if array.shape != (2, 2) and as_it_is:
+        return EdgeSource(
+            str(path),
+            lambda importer, _nodes: importer.edges_npy(path),
+            first_id=first_id,
+            files=files,
+        )
+    columns = array if axes == "2,E" else array.T
+    return from_edge_index(str(path), columns, first_id, files)
+
+
+def _sparse(path: Path) -> EdgeSource:
+    files = states(path)
+    found = sparse_edges(path)
+
+    def values(names: list[str], _as_times: bool) -> EdgeValues:
+        return EdgeValues(names, found.dtype, lambda _mirrored: found.values())
+
+    return pushed(
+        str(path),
+        found.edges,
+        others=("data",),
+        values=values,
+        own_weight="data",
+        notes=[f"{path}: SciPy {found.format} matrix of {found.nodes:,} nodes"],
+        nodes=found.nodes,
+        files=files,
+    )
+
+
+def _parquet_edges(
+    spec: FileSpec, first_id: int, values: Container[str], parts: Parts
+) -> EdgeSource:
+    files = states(spec.path)
+    table = ParquetTable(spec.path)
+    for name in spec.columns:
+        require_column(table, name)
+    spec, by_name = parts.by_name(spec, table)
+    ends = edge_columns(spec, table, values)
+    parts.remember(table, (ends.source, ends.target))
+    for name in (ends.source, ends.target):
+        dtype = table.dtype(name)
+        if dtype is None or dtype.kind not in "iu" or is_time(table, name):
+            found = table.kind(name)
+            hint = "\nhint: nodes with names: `--ids dictionary`" if found == "text" else ""
+            raise InvalidError(
+                f"`{spec.path}`: column `{name}`: expected integers, found {found}{hint}"
+            )
+
+    def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        columns = [ends.source, ends.target]
+        for rows in table.numbers(columns, np.dtype(np.int64), "nan"):
+            yield rows[:, 0], rows[:, 1]
+
+    return pushed(
+        str(spec),
+        batches,
+        first_id,
+        others=tuple(ends.others),
+        values=table_values(table, ends),
+        notes=[f"{spec.path}: {described(table)}{by_name}"],
+        is_open=True,
+        files=files,
+        dates=dates_of(table, ends),
+    )
+
+
+def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
+    """The columns beside the ends that are called like times or hold dates.
+
+    Cost: of each column of a text the first batch of rows.
+    """
+    return tuple(
+        name
+        for name in ends.others
+        if (table.is_named and is_time_name(name)) or is_date_column(table, name)
+    )
+
+
+def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], EdgeValues]:
+    """Gives the columns beside the ends by their names."""
+
+    def values(names: list[str], as_times: bool) -> EdgeValues:
+        if as_times and (times := times_of(table, names[0], in_text=True)) is not None:
+            return EdgeValues(names, np.dtype(np.int64), partial(_times, table, names[0]), times)
+        return _values(table, ends, names)
+
+    return values
+
+
+def _times(table: Table, name: str, _mirrored: bool) -> Iterator[NDArray[Any]]:
+    """The times of a column; no format that mirrors entries has any."""
+    return (batch[:, None] for batch in time_values(table, name))
+
+
+def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
+    for name in names:
+        if table.kind(name).startswith(("list", "large_list", "fixed_size_list")):
+            raise InvalidError(
+                f"`{table.path}`: column `{name}`: expected numbers, found {table.kind(name)}\n"
+                "hint: write each value of the lists as a column of its own"
+            )
+    dtype = common_type(table, names)
+    file = getattr(table, "file", None)
+    # What an entry of a symmetric file stands for besides itself.
+    sign = 0 if file is None else {"no": 0, "same": 1, "negated": -1}[file.mirror]
+
+    def chunks(mirrored: bool) -> Iterator[NDArray[Any]]:
+        values = table.numbers(names, dtype, "nan")
+        if not (mirrored and sign):
+            yield from values
+            return
+        ids = table.numbers([ends.source, ends.target], np.dtype(np.int64), "nan")
+        for rows, both in zip(values, ids, strict=True):
+            twice = 1 + (both[:, 0] != both[:, 1])
+            out = np.repeat(rows, twice, axis=0)
+            if sign < 0:
+                reverse = np.cumsum(twice)[twice == 2] - 1
+                out[reverse] = -out[reverse]
+            yield out
+
+    return EdgeValues(names, dtype, chunks)
+
+
+def _edge_member(path: Path) -> tuple[str, ...]:
+    names = member_names(path)
+    return next(((name,) for name in ("edge_index", "edges") if name in names), ())
+
+
+_FORMATS: dict[str, EdgeFormat] = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".mtx": "mtx",
+    ".gr": "dimacs",
+    ".dimacs": "dimacs",
+}

@@ -1,0 +1,133 @@
+"""Graphs of DGL as data sets."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from outercore.data.batch_arrays import RESERVED
+from outercore.data.graph import EdgeType, Graph
+from outercore.importing.format.pyg_attributes import MASKS, TOPOLOGY, numpy_of
+from outercore.importing.format.typed_pyg import import_hetero
+from outercore.importing.graph import ImportOptions
+from outercore.importing.memory_graph import MemoryGraph, write
+from outercore.importing.python_calls import called_from_python, require_kind
+
+
+@called_from_python
+def from_dgl(
+    graph: Any,
+    out: str | Path,
+    *,
+    features: str | None = "feat",
+    labels: str | None = "label",
+    splits: Mapping[str, Any] | None = None,
+    options: ImportOptions | None = None,
+) -> Graph:
+    """Write a graph of DGL as a data set and open it.
+
+    Edges keep their order, so that an edge id is the same in both. Of several types, the labels and
+    masks are those of one node type.
+
+    Args:
+        graph: a ``DGLGraph``. Further data of nodes and edges become arrays of their names.
+        out: directory of the data set.
+        features: the node data that become the features, where they are there.
+        labels: the node data that become the labels, where they are there.
+        splits: by name, ids of nodes or masks; by default the masks ``train_mask``, ``val_mask``
+            and ``test_mask``.
+        options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.
+
+    Raises:
+        InvalidError: data that do not fit.
+    """
+    require_kind("from_dgl", "graph", graph, "is_homogeneous", "a graph of DGL")
+    if not graph.is_homogeneous:
+        return _from_typed_dgl(graph, out, {features: "x", labels: "y"}, splits, options)
+    source, target = (ends.cpu().numpy() for ends in graph.edges(order="eid"))
+    nodes = {name: numpy_of(f"ndata[{name!r}]", value) for name, value in graph.ndata.items()}
+    masks = {
+        split: nodes.pop(name) for split, names in MASKS.items() for name in names if name in nodes
+    }
+    chosen = splits if splits is not None else {name: mask != 0 for name, mask in masks.items()}
+    found = MemoryGraph(
+        "from_dgl",
+        source,
+        target,
+        {name: numpy_of(f"edata[{name!r}]", value) for name, value in graph.edata.items()},
+        nodes=nodes,
+        num_nodes=int(graph.num_nodes()),
+        features=(features,) if features is not None and features in nodes else (),
+        labels=labels if labels in nodes else None,
+        splits=chosen,
+        keeps_form=True,
+    )
+    return write(found, out, options)
+
+
+class _Store(dict[str, Any]):
+    """Data of one type, as PyG's stores offer it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+
+@dataclass
+class _Stores:
+    """A graph of DGL with several types, as a `HeteroData` of PyG offers it."""
+
+    node_types: list[str]
+    edge_types: list[EdgeType]
+    stores: dict[str | EdgeType, _Store]
+    _global_store: tuple[str, ...] = ()
+
+    def __getitem__(self, of_type: str | EdgeType) -> _Store:
+        return self.stores[of_type]
+
+
+def _from_typed_dgl(
+    graph: Any,
+    out: str | Path,
+    names: Mapping[str | None, str],
+    splits: Mapping[str, Any] | None,
+    options: ImportOptions | None,
+) -> Graph:
+    """A graph of DGL with several types; `names` has what PyG calls features and labels."""
+    masks = {name for several in MASKS.values() for name in several}
+    stores: dict[str | EdgeType, _Store] = {}
+    further, not_taken = dict[str, None](), list[str]()
+    for node_type in graph.ntypes:
+        stores[node_type] = store = _Store(num_nodes=int(graph.num_nodes(node_type)))
+        for name, values in graph.nodes[node_type].data.items():
+            if name in names or name in masks:
+                store[names.get(name, name)] = values
+            elif name in RESERVED:
+                not_taken.append(f"{node_type}.{name}")
+            else:
+                store[name], further[name] = values, None
+    edge_arrays: dict[EdgeType, dict[str, Any]] = {}
+    for edge_type in graph.canonical_etypes:
+        ends = graph.edges(etype=edge_type, order="eid")
+        stores[edge_type] = _Store(edge_index=np.stack([end.cpu().numpy() for end in ends]))
+        edge_arrays[edge_type] = {}
+        for name, values in graph.edges[edge_type].data.items():
+            if name in TOPOLOGY:
+                not_taken.append(f"{','.join(edge_type)}.{name}")
+            else:
+                edge_arrays[edge_type][name] = values
+    data = _Stores(list(graph.ntypes), list(graph.canonical_etypes), stores)
+    chosen = None if splits is None else dict(splits)
+    notes = import_hetero(
+        data, Path(out), chosen, tuple(further), 0, options, edge_arrays=edge_arrays
+    )
+    if not_taken:
+        listed = ", ".join(f"`{name}`" for name in not_taken)
+        notes.append(f"from_dgl: not taken: {listed}: a batch has something else under the name")
+    for note in notes:
+        warnings.warn(note, stacklevel=4)
+    return Graph(out)

@@ -1,0 +1,419 @@
+"""Directories of GraphBolt's `OnDiskDataset`: `metadata.yaml` and the files that it names.
+
+Source: DGL's "YAML specification" of `metadata.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.data.batch_arrays import RESERVED
+from outercore.errors import InvalidError, UnsupportedError
+from outercore.files.file_spec import FileSpec
+from outercore.files.npy import open_npy
+from outercore.importing.edge_arrays import FEATURES, EdgeArray
+from outercore.importing.edges import open_edges
+from outercore.importing.format.listed_files import described_file
+from outercore.importing.graph import GraphSource, NodeArray
+from outercore.importing.table.file_state import states
+from outercore.importing.table.rows import Reading, RowSource, filled, from_array, ids_of, open_rows
+from outercore.importing.table.text import PLAIN
+from outercore.importing.table.torch_file import read_torch
+from outercore.importing.table.yaml_file import count_of, list_of, map_of, read_yaml, shown, text_of
+
+DESCRIPTION = "metadata.yaml"
+
+_MAIN = ("feat", "feature", "features", "x")
+_LABELS = ("label", "labels")
+_SETS = (("train", "train_set"), ("valid", "validation_set"), ("test", "test_set"))
+_SEEDS = ("seeds", "seed_nodes")
+_STEP = 1 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """An entry that names a file: edges, features, or a column of a set."""
+
+    kind: str
+    """The node type, or the edge type as `source:relation:target`; empty in a graph without."""
+    name: str
+    format: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `metadata.yaml` says."""
+
+    path: Path
+    counts: dict[str, int]
+    edges: list[Part]
+    node_data: list[Part]
+    edge_data: list[Part]
+    sets: dict[str, list[Part]]
+    """The columns of each split of the first task about nodes."""
+    notes: list[str]
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether nodes have types."""
+        return list(self.counts) != [""]
+
+
+def is_graphbolt(root: Path) -> bool:
+    """Whether a directory is described as an `OnDiskDataset`."""
+    return (root / DESCRIPTION).is_file()
+
+
+def read_description(root: Path, *, outside: bool = False) -> Description:
+    """The description of a directory; `outside` as in `described_file`.
+
+    Errors: `InvalidError` names the entry; `NotFoundError` a file that is not there;
+    `UnsupportedError` for a directory that GraphBolt has processed.
+    """
+    path = root / DESCRIPTION
+    where = f"`{path}`"
+    top = map_of(read_yaml(path), where)
+    graph, counts = _graph(top, where)
+    at = f"{where}: `edges`"
+    edges = _parts(root, graph.get("edges"), at, ("csv", "numpy"), outside=outside, is_named=False)
+    # What samplers use is in the graph, what models use beside it.
+    data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
+    for place, value in (("feature_data", top), ("graph: feature_data", graph)):
+        at = f"{where}: `{place}`"
+        _add_features(root, data, value.get("feature_data"), at, outside=outside)
+    sets, notes = _sets(root, top.get("tasks"), where, outside=outside)
+    if data["graph"]:
+        notes.append(f"{where}: features of the whole graph are left out")
+    found = Description(path, counts, edges, data["node"], data["edge"], sets, notes)
+    _require_kinds(found)
+    return found
+
+
+def is_typed_graphbolt(root: Path) -> bool:
+    """Whether a directory is one of GraphBolt whose nodes have types.
+
+    Errors: `InvalidError`, `UnsupportedError` as `read_description`; only the types are looked at.
+    """
+    if not is_graphbolt(root):
+        return False
+    where = f"`{root / DESCRIPTION}`"
+    _, counts = _graph(map_of(read_yaml(root / DESCRIPTION), where), where)
+    return list(counts) != [""]
+
+
+def _graph(top: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """The entry `graph`, and the number of nodes of each type."""
+    if "graph" not in top:
+        if "graph_topology" in top:
+            raise UnsupportedError(
+                f"{where}: describes what GraphBolt has processed, which is not read\n"
+                "hint: import the directory above it"
+            )
+        raise InvalidError(f"{where}: no `graph`, expected the description of an `OnDiskDataset`")
+    graph = map_of(top["graph"], f"{where}: `graph`")
+    counts = dict[str, int]()
+    for number, value in enumerate(list_of(graph.get("nodes"), f"{where}: `nodes`")):
+        here = f"{where}: `nodes`, entry {number}"
+        entry = map_of(value, here)
+        name = _kind(entry, here)
+        if name in counts:
+            raise InvalidError(f"{here}: expected a new type, found `{shown(name)}` again")
+        counts[name] = count_of(entry.get("num"), f"{here}: `num`")
+    if not counts:
+        raise InvalidError(f"{where}: expected `nodes`, found none")
+    return graph, counts
+
+
+def _add_features(
+    root: Path, data: dict[str, list[Part]], value: Any, where: str, *, outside: bool
+) -> None:
+    """Adds the features of nodes, edges and the whole graph; one that is there already once.
+
+    Errors: `InvalidError` for another domain, and for two features of one name.
+    """
+    parts = _parts(root, value, where, ("numpy", "torch"), outside=outside)
+    for number, (item, part) in enumerate(zip(list_of(value, where), parts, strict=True)):
+        domain = item.get("domain")
+        if not isinstance(domain, str) or domain not in data:
+            raise InvalidError(
+                f"{where}, entry {number}: domain node, edge or graph expected, found "
+                f"`{shown(domain)}`"
+            )
+        if part in data[domain]:
+            continue
+        if any((one.kind, one.name) == (part.kind, part.name) for one in data[domain]):
+            raise InvalidError(
+                f"{where}, entry {number}: a second file for feature `{part.name}`\n"
+                "hint: give it another name"
+            )
+        data[domain].append(part)
+
+
+def _require_kinds(description: Description) -> None:
+    """Errors: `InvalidError` for a part of a type of nodes or edges that is not there."""
+    where = f"`{description.path}`"
+    for one in description.edges:
+        at = f"{where}: edge type `{one.kind}`"
+        if not description.is_typed:
+            if one.kind:
+                raise InvalidError(f"{at}, but nodes have no types")
+            continue
+        if one.kind.count(":") != 2:
+            raise InvalidError(f"{at}: expected `source:relation:target`")
+        source, _, target = one.kind.split(":")
+        for end in (source, target):
+            if end not in description.counts:
+                raise InvalidError(
+                    f"{at}: there is no node type `{end}`\n"
+                    f"hint: the node types are {', '.join(description.counts)}"
+                )
+    edges = dict.fromkeys(one.kind for one in description.edges)
+    parts = [
+        *((f"features `{one.name}`", one, False) for one in description.node_data),
+        *((f"features `{one.name}`", one, True) for one in description.edge_data),
+        *((f"`{split}` set", one, None) for split, of in description.sets.items() for one in of),
+    ]
+    for what, part, is_of_edges in parts:
+        of_edges = ":" in part.kind if is_of_edges is None else is_of_edges
+        known = edges if of_edges else description.counts
+        if part.kind not in known:
+            word = "edge" if of_edges else "node"
+            way = f"the {word} types are {', '.join(known)}"
+            raise InvalidError(
+                f"{where}: {what}: there is no {word} type `{part.kind}`\n"
+                f"hint: {way if description.is_typed else 'leave the type out: nodes have none'}"
+            )
+
+
+def _kind(entry: dict[str, Any], where: str) -> str:
+    value = entry.get("type")
+    return "" if value in (None, "", "null", "~") else text_of(value, f"{where}: `type`")
+
+
+def _parts(
+    root: Path,
+    value: Any,
+    where: str,
+    formats: tuple[str, ...],
+    *,
+    outside: bool,
+    is_named: bool = True,
+) -> list[Part]:
+    found = []
+    for number, item in enumerate(list_of(value, where)):
+        here = f"{where}, entry {number}"
+        entry = map_of(item, here)
+        path = described_file(
+            root, text_of(entry.get("path"), f"{here}: `path`"), here, outside=outside
+        )
+        form = text_of(entry.get("format"), f"{here}: `format`")
+        if form not in formats:
+            raise InvalidError(
+                f"{here}: format {' or '.join(formats)} expected, found `{shown(form)}`"
+            )
+        name = text_of(entry.get("name"), f"{here}: `name`") if is_named else ""
+        found.append(Part(_kind(entry, here), name, form, path))
+    return found
+
+
+def _sets(
+    root: Path, value: Any, where: str, *, outside: bool
+) -> tuple[dict[str, list[Part]], list[str]]:
+    """The columns of the sets of the first task whose seeds are nodes; and which are left out."""
+    chosen: dict[str, list[Part]] = {}
+    notes = []
+    for number, item in enumerate(list_of(value, f"{where}: `tasks`")):
+        task = map_of(item, f"{where}: `tasks`, entry {number}")
+        found = dict[str, list[Part]]()
+        for split, key in _SETS:
+            for one in list_of(task.get(key), f"{where}: `{key}`"):
+                entry = map_of(one, f"{where}: `{key}`")
+                at = f"{where}: `{key}`"
+                formats = ("numpy", "torch")
+                parts = _parts(root, entry.get("data"), at, formats, outside=outside)
+                own = found.setdefault(split, [])
+                for part in parts:
+                    part = replace(part, kind=_kind(entry, at))
+                    if any((one.kind, one.name) == (part.kind, part.name) for one in own):
+                        raise InvalidError(
+                            f"{where}: `{key}`: two columns `{part.name}` of one type of nodes"
+                        )
+                    own.append(part)
+        name = shown(task.get("name") or f"number {number}")
+        if not chosen and _is_of_nodes(found):
+            chosen = found
+            others = [one.name for one in _all(found) if one.name not in (*_SEEDS, *_LABELS)]
+            if others:
+                listed = ", ".join(f"`{other}`" for other in dict.fromkeys(others))
+                notes.append(f"{where}: task `{name}`: left out besides seeds and labels: {listed}")
+        else:
+            notes.append(f"{where}: task `{name}` is left out; splits are those of nodes")
+    return chosen, notes
+
+
+def _is_of_nodes(sets: dict[str, list[Part]]) -> bool:
+    """Whether the seeds of all sets are nodes."""
+    if not sets:
+        return False
+    for parts in sets.values():
+        seeds = [part for part in parts if part.name in _SEEDS]
+        if not seeds or any(":" in part.kind or _array(part).ndim != 1 for part in seeds):
+            return False
+    return True
+
+
+def _array(part: Part) -> NDArray[Any]:
+    """The array of a part, mapped from its file."""
+    if part.format == "numpy":
+        return open_npy(FileSpec(part.path, ()), "array")
+    found = read_torch(part.path)
+    if not isinstance(found, np.ndarray):
+        raise InvalidError(f"file `{part.path}`: expected a tensor")
+    return found
+
+
+def rows_of(part: Part, reading: Reading) -> RowSource:
+    """The rows of a part."""
+    if part.format == "numpy":
+        return open_rows(FileSpec(part.path, ()), reading)
+    rows = from_array(str(part.path), _array(part))
+    return filled(replace(rows, files=states(part.path), keeps_form=True), reading.fill)
+
+
+def node_arrays(
+    description: Description, kind: str, reading: Reading, *, is_labelled: bool
+) -> list[NodeArray]:
+    """Features and arrays of a node type. The features are what is called `feat`, else the first
+    array with columns. `is_labelled` says that a task has its labels; a feature called `label` is
+    those where a task has nodes of the type and no labels, and an array otherwise."""
+    parts = [one for one in description.node_data if one.kind == kind]
+    of_type = kind or None
+    found = []
+    main, labels = _main(parts), None
+    if not is_labelled and kind in {one.kind for one in _all(description.sets)}:
+        labels = next((part for part in parts if part.name in _LABELS), None)
+    for part in parts:
+        if part is labels:
+            rows = rows_of(part, replace(reading, fill=None))
+            found.append(NodeArray("labels", "y", rows, of_type))
+            continue
+        rows = rows_of(part, reading)
+        if part is main:
+            found.append(NodeArray("features", "x", rows, of_type))
+        elif part.name in RESERVED:
+            raise InvalidError(
+                f"`{description.path}`: a batch has something else under the name `{part.name}`\n"
+                "hint: rename the feature"
+            )
+        else:
+            found.append(NodeArray("array", part.name, rows, of_type))
+    return found
+
+
+def edge_arrays(
+    description: Description, kind: str, reading: Reading
+) -> list[tuple[str, RowSource]]:
+    """The arrays of an edge type; what is called `feat` is the array `attr`."""
+    parts = [one for one in description.edge_data if one.kind == kind]
+    main = _main(parts)
+    return [(FEATURES if part is main else part.name, rows_of(part, reading)) for part in parts]
+
+
+def _main(parts: list[Part]) -> Part | None:
+    for part in parts:
+        if part.name in _MAIN:
+            return part
+    return next(
+        (part for part in parts if part.name not in _LABELS and _array(part).ndim == 2), None
+    )
+
+
+def _all(sets: dict[str, list[Part]]) -> list[Part]:
+    return [part for parts in sets.values() for part in parts]
+
+
+def labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
+    """The labels and splits of a node type, as the sets of the task have them."""
+    count, of_type = description.counts[kind], kind or None
+    found, labelled = [], []
+    for split, parts in description.sets.items():
+        own = {part.name: part for part in parts if part.kind == kind}
+        seeds = next((own[name] for name in _SEEDS if name in own), None)
+        if seeds is None:
+            continue
+        where = f"split `{split}` in `{seeds.path}`"
+        ids = np.array(_array(seeds))
+        found.append(NodeArray("split", split, ids_of(where, ids, count), of_type))
+        labels = next((own[name] for name in _LABELS if name in own), None)
+        if labels is not None:
+            values = np.array(_array(labels))
+            if len(values) != len(ids):
+                raise InvalidError(
+                    f"array `{labels.path}`: {len(values)} labels, expected one for each of the "
+                    f"{len(ids)} seeds in `{seeds.path}`"
+                )
+            labelled.append((ids, values))
+    if labelled:
+        found.insert(0, NodeArray("labels", "y", _scattered(labelled, count), of_type))
+    return found
+
+
+def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) -> RowSource:
+    """The label of each node; -1 or NaN for those in no set."""
+    widths = {values.shape[1:] for _, values in labelled}
+    if len(widths) > 1:
+        raise InvalidError(f"labels: sets have labels of the shapes {widths}, expected one")
+    width = widths.pop()
+    is_whole = all(values.dtype.kind in "iub" for _, values in labelled)
+    types = (values.dtype for _, values in labelled)
+    dtype = np.dtype(np.int64) if is_whole else np.result_type(*types)
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        for first in range(0, count, _STEP):
+            rows = np.full((min(_STEP, count - first), *width), -1 if is_whole else np.nan, dtype)
+            for ids, values in labelled:
+                inside = (ids >= first) & (ids < first + len(rows))
+                rows[ids[inside].astype(np.int64) - first] = values[inside]
+            yield rows
+
+    columns = width[0] if width else None
+    return RowSource("labels of the task", dtype, columns, count, chunks, keeps_form=True)
+
+
+def open_untyped(root: Path, reading: Reading) -> GraphSource:
+    """The graph of a directory without node types.
+
+    Errors: as `read_description`.
+    """
+    description = read_description(root, outside=reading.outside_files)
+    from_task = labels_and_splits(description, "")
+    is_labelled = any(one.role == "labels" for one in from_task)
+    edges = [
+        open_edges(
+            str(one.path),
+            "npy" if one.format == "numpy" else "text",
+            PLAIN,
+            "2,E" if one.format == "numpy" else None,
+        )
+        for one in description.edges
+    ]
+    arrays = edge_arrays(description, "", reading)
+    return GraphSource(
+        edges,
+        [*node_arrays(description, "", reading, is_labelled=is_labelled), *from_task],
+        description.counts[""],
+        edge_arrays=[_edge_array(name, rows) for name, rows in arrays],
+        notes=description.notes,
+        also_read=states(description.path),
+    )
+
+
+def _edge_array(name: str, rows: RowSource) -> EdgeArray:
+    return EdgeArray(name, lambda _mirrored: rows, rows.files)

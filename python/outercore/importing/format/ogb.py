@@ -1,0 +1,285 @@
+"""Open Graph Benchmark node data sets as they are downloaded, before OGB's own processing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.base.shell import quoted
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.files.file_spec import FileSpec
+from outercore.importing.edge_arrays import FEATURES, EdgeArray
+from outercore.importing.edges import npz_edges, text_edges
+from outercore.importing.format.foreign import refuse_foreign
+from outercore.importing.graph import GraphSource, NodeArray
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.file_state import states
+from outercore.importing.table.npz import member_names, open_member, read_member
+from outercore.importing.table.rows import RowSource, npz_rows
+from outercore.importing.table.text import PLAIN, TextFile
+
+_SPLITS = ("train", "valid", "test")
+_LINK_SPLITS = {f"{name}.pt" for name in _SPLITS}
+"""A folder of held-out edges, as in ogbl-citation2."""
+COUNTS, TRIPLES = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
+_TYPED = (TRIPLES, COUNTS, "relations")
+"""What a heterogeneous data set has in its raw folder."""
+_READ = (
+    "edge.csv.gz",
+    "node-feat.csv.gz",
+    "node-label.csv.gz",
+    "edge-feat.csv.gz",
+    "num-node-list.csv.gz",
+    "num-edge-list.csv.gz",
+)
+_READ_ARCHIVES = ("data.npz", "node-label.npz")
+_READ_MEMBERS = ("edge_index", "node_feat", "edge_feat", "num_nodes_list", "num_edges_list")
+"""What is taken of a raw folder; the numbers of edges count what is there anyway."""
+_BOTH_WAYS = ("products", "proteins", "ogbn_products", "ogbn_proteins")
+"""Folders of data sets whose files hold each edge once (OGB's `add_inverse_edge`)."""
+
+
+def is_layout(root: Path) -> bool:
+    """Whether `root` looks like a raw OGB node data set."""
+    return (root / "raw" / "edge.csv.gz").exists() or (root / "raw" / "data.npz").exists()
+
+
+def is_hetero_layout(root: Path) -> bool:
+    """Whether `root` looks like a heterogeneous OGB data set in text, such as `ogbn-mag`."""
+    return (root / "raw" / COUNTS).exists() and (root / "raw" / TRIPLES).exists()
+
+
+def open_layout(
+    root: Path, split: str | None = None, *, undirected: bool | None = None
+) -> GraphSource:
+    """The edges, features, labels and splits under `root/raw` and `root/split`.
+
+    Both layouts: text (`edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`) and the archives
+    of the large ones (`data.npz`, `node-label.npz`). `split` names the folder under `split`,
+    which may be left out where there is one. `undirected` is OGB's `add_inverse_edge`, known by
+    the folder's name where it is not given.
+
+    Errors: `NotFoundError` where `root` is neither; `InvalidError` for a part of a heterogeneous
+    one.
+    """
+    raw = root / "raw"
+    refuse_foreign(root)
+    typed = next((name for name in _TYPED if (raw / name).exists()), None)
+    if typed is not None:
+        raise InvalidError(
+            f"directory `{root}`: a heterogeneous OGB data set by `raw/{typed}`, expected "
+            f"`raw/{_TYPED[0]}` and `raw/{_TYPED[1]}`"
+        )
+    if undirected is None:
+        undirected = True if root.resolve().name in _BOTH_WAYS else None
+    if (raw / "data.npz").exists():
+        source = _archives(raw, undirected)
+    elif (raw / "edge.csv.gz").exists():
+        source = _texts(raw, undirected)
+    else:
+        raise NotFoundError(
+            f"directory `{root}`: expected an OGB node data set with `raw/edge.csv.gz` or "
+            "`raw/data.npz`, a TU set with `NAME_graph_indicator.txt`, or `.parquet` files"
+        )
+    # Looks at the name of the split too.
+    source.arrays.extend(
+        NodeArray("split", name, rows) for name, rows in split_arrays(root / "split", split)
+    )
+    source.notes.extend(_not_read(root, split))
+    if undirected:
+        source.notes.append(
+            f"{root}: the files hold each edge once, and it counts in both directions"
+        )
+    return source
+
+
+def _not_read(root: Path, split: str | None) -> list[str]:
+    """Notes that name the files and arrays nothing is made of."""
+    raw = root / "raw"
+    known = _READ_ARCHIVES if (raw / "data.npz").exists() else _READ
+    others = [f"raw/{path.name}" for path in sorted(raw.iterdir()) if path.name not in known]
+    if (raw / "data.npz").exists():
+        names = member_names(raw / "data.npz")
+        others += [f"raw/data.npz:{name}" for name in names if name not in _READ_MEMBERS]
+    taken = [f"{name}.csv.gz" for name in _SPLITS]
+    folders = [root / "split" / split] if split else sorted((root / "split").glob("*"))
+    notes = []
+    for folder in folders:
+        paths = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+        if {path.name for path in paths} == _LINK_SPLITS:
+            notes.append(
+                f"{folder}: held-out edges, which `outercore train --task link` takes by "
+                f"`--set link.edges={quoted(folder)}`"
+            )
+            continue
+        others += [str(path.relative_to(root)) for path in paths if path.name not in taken]
+    if not others:
+        return notes
+    listed = ", ".join(f"`{name}`" for name in others)
+    return [
+        *notes,
+        f"{root}: not read: {listed} (take them by --array NAME=FILE, --edge-time FILE, "
+        "--split NAME=FILE and the like)",
+    ]
+
+
+def _texts(raw: Path, undirected: bool | None) -> GraphSource:
+    arrays, edge_arrays = [], []
+    features, labels = raw / "node-feat.csv.gz", raw / "node-label.csv.gz"
+    if features.exists():
+        arrays.append(NodeArray("features", "x", _numbers(features)))
+    if labels.exists():
+        arrays.append(NodeArray("labels", "y", label_rows(labels)))
+    edge_features = raw / "edge-feat.csv.gz"
+    if edge_features.exists():
+        found = _numbers(edge_features)
+        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found, found.files))
+    nodes = None
+    counts = raw / "num-node-list.csv.gz"
+    if counts.exists():
+        sizes = np.concatenate([np.empty((0, 1), np.int64), *_file(counts).integers([0])])
+        nodes = _of_one_graph(f"`{counts}`", sizes)
+    edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", PLAIN)
+    return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
+
+
+def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
+    """The number of nodes.
+
+    Errors: `UnsupportedError` for the data of many small graphs, whose ids all start at 0.
+    """
+    if counts.size == 1 and (counts.dtype.kind not in "iu" or counts.ravel()[0] < 0):
+        raise InvalidError(f"{where}: expected a number of nodes, found {counts.ravel()[0]!s:.40}")
+    if counts.size != 1:
+        raise UnsupportedError(
+            f"{where}: the sizes of {counts.size:,} graphs, expected one graph\n"
+            "hint: `ogbg-...` is not read; write its edges, and the graph of each node, as arrays: "
+            "`--graph-ids`"
+        )
+    return int(counts.ravel()[0])
+
+
+def _file(path: Path) -> TextFile:
+    return TextFile.detect(path, "table", PLAIN)
+
+
+def _numbers(path: Path) -> RowSource:
+    """Rows of float32, in which OGB wrote them."""
+    file = _file(path)
+    width = file.width
+
+    def chunks() -> Iterator[NDArray[np.float32]]:
+        first = 0
+        for rows in file.floats(list(range(width))):
+            yield exactly(rows, np.dtype(np.float32), f"`{path}`", first)
+            first += len(rows)
+
+    return RowSource(str(path), np.dtype(np.float32), width, None, chunks, files=states(path))
+
+
+def label_rows(path: Path) -> RowSource:
+    """Classes, or a column for each of several tasks; empty and `nan` are no label.
+
+    One column comes in batches as OGB has it: [n, 1], whole numbers where no label is missing.
+    """
+    file = _file(path)
+    columns = list(range(file.width))
+    if len(columns) > 1:
+        return RowSource(
+            str(path),
+            np.dtype(np.float64),
+            len(columns),
+            None,
+            lambda: file.floats(columns),
+            files=states(path),
+        )
+    is_whole = file.profile.kinds == ["integer"] and not file.profile.missing[0]
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        for rows in file.integers(columns) if is_whole else file.floats(columns):
+            yield rows[:, 0].copy()
+
+    return RowSource(
+        str(path),
+        np.dtype(np.int64 if is_whole else np.float64),
+        None,
+        None,
+        chunks,
+        files=states(path),
+        keeps_form=True,
+        is_column=True,
+    )
+
+
+def _archives(raw: Path, undirected: bool | None) -> GraphSource:
+    data = raw / "data.npz"
+    names = member_names(data)
+    if "edge_index" not in names:
+        raise UnsupportedError(
+            f"archive `{data}`: expected `edge_index`, found {', '.join(names)}\n"
+            "hint: heterogeneous graphs cannot be imported yet"
+        )
+    arrays, edge_arrays = [], []
+    if "node_feat" in names:
+        arrays.append(NodeArray("features", "x", npz_rows(open_member(data, ("node_feat",)))))
+    if "edge_feat" in names:
+        found = npz_rows(open_member(data, ("edge_feat",)))
+        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found, found.files))
+    labels = raw / "node-label.npz"
+    if labels.exists():
+        arrays.append(NodeArray("labels", "y", npz_rows(open_member(labels, ("node_label",)))))
+    nodes = None
+    if "num_nodes_list" in names:
+        nodes = _of_one_graph(f"`{data}:num_nodes_list`", read_member(data, "num_nodes_list"))
+    edges = npz_edges(open_member(data, ("edge_index",)), "2,E")
+    return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
+
+
+def split_arrays(
+    directory: Path, split: str | None, node_type: str = ""
+) -> list[tuple[str, RowSource]]:
+    """The ids of each part of the split called `split`, or of the only one there is; they lie in
+    a folder of `node_type` where a data set has several.
+
+    Errors: `NotFoundError` for a split that is not there; `InvalidError` where there are several.
+    """
+    if not directory.exists():
+        if split is not None:
+            raise NotFoundError(
+                f"--ogb-split: no directory `{directory}`, expected `{split}` in it"
+            )
+        return []
+    folders = sorted(item.name for item in directory.iterdir() if item.is_dir())
+    if split is None:
+        if not folders:
+            return []
+        if len(folders) > 1:
+            raise InvalidError(
+                f"splits `{directory}`: found {', '.join(folders)}\n"
+                "hint: choose one by `--ogb-split NAME`"
+            )
+        split = folders[0]
+    elif split not in folders:
+        raise NotFoundError(f"splits `{directory}`: no `{split}`; there is {', '.join(folders)}")
+    found = []
+    for name in _SPLITS:
+        path = directory / split / node_type / f"{name}.csv.gz"
+        if path.exists():
+            found.append((name, _ids(path)))
+    return found
+
+
+def _ids(path: Path) -> RowSource:
+    """Node ids, one a line; none in an empty file."""
+
+    def chunks() -> Iterator[NDArray[np.int64]]:
+        file = _file(path)
+        if file.width == 1:
+            for rows in file.integers([0]):
+                yield rows[:, 0].copy()
+
+    return RowSource(str(path), np.dtype(np.int64), None, None, chunks, files=states(path))

@@ -1,0 +1,169 @@
+"""Labels from a file: numbers as they are, words as classes, which keep their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outercore.files.file_spec import FileSpec
+from outercore.importing.classes import class_names, numbered_classes
+from outercore.importing.graph import NodeArray
+from outercore.importing.table.columns import NodeColumns, node_columns
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.file_state import states
+from outercore.importing.table.key_texts import padded_in
+from outercore.importing.table.rows import (
+    Reading,
+    is_array,
+    open_node_table,
+    open_rows,
+    table_rows,
+)
+from outercore.importing.table.table import Missing, ParquetTable, Table, TextTable
+
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")
+"""Words for a missing label, as pandas, R and SQL write them."""
+
+
+def without_label(task: str | None) -> tuple[Missing, float]:
+    """How labels treat an empty cell, and the label of a node without a row.
+
+    Among numbers to learn -1 is a number like any other.
+    """
+    return ("nan", np.nan) if task == "regression" else ("minus_one", -1)
+
+
+def label_arrays(
+    text: str, reading: Reading, task: str | None, node_type: str | None = None
+) -> list[NodeArray]:
+    """The labels in a file, and the names of their classes where they are words.
+
+    Errors: as `open_rows`; words among numbers are refused.
+    """
+    spec = FileSpec.parse(text, may_leave_out=True)
+    if is_array(spec):
+        missing, absent = without_label(task)
+        rows = open_rows(spec, replace(reading, fill=None), missing=missing, absent=absent)
+        return [NodeArray("labels", "y", rows, node_type)]
+    files = states(spec.path)
+    table = open_node_table(spec, reading)
+    found = label_columns(
+        spec, table, node_columns(spec, table, reading.key), reading, task, node_type
+    )
+    return [replace(found[0], rows=replace(found[0].rows, files=files)), *found[1:]]
+
+
+def label_columns(
+    spec: FileSpec,
+    table: Table,
+    columns: NodeColumns,
+    reading: Reading,
+    task: str | None,
+    node_type: str | None = None,
+) -> list[NodeArray]:
+    """As `label_arrays`, for the chosen columns of an open table."""
+    reading = replace(reading, fill=None)
+    missing, absent = without_label(task)
+    names = None if task == "regression" else _names(table, columns.values)
+    if names is None:
+        rows = table_rows(spec, table, columns, reading, missing, absent)
+        rows = replace(rows, notes=[*rows.notes, *_on_zeros(table, columns.values)])
+        return [NodeArray("labels", "y", rows, node_type)]
+    (column,) = columns.values
+    coded: Any = _Codes(table, column, names)
+    rows = table_rows(spec, coded, columns, reading, missing, absent)
+    note = numbered_classes(f"`{table.path}`: column `{column}`", len(names))
+    rows = replace(rows, notes=[*rows.notes, note])
+    return [NodeArray("labels", "y", rows, node_type), *class_names(names)]
+
+
+def _on_zeros(table: Table, columns: list[str]) -> list[str]:
+    """Notes on labels with zeros in front, of which others may be the same number."""
+    counts = {name: padded_in(table, name) for name in columns}
+    return [
+        f"`{table.path}`: column `{name}`: {count:,} labels have zeros in front: as numbers, `007` "
+        "and `7` are one class; a Parquet file with texts keeps them apart"
+        for name, count in counts.items()
+        if count
+    ]
+
+
+def words_of(table: Table, column: str) -> Iterator[pa.Array]:
+    """A column of text; a null or an empty text means no label."""
+    if isinstance(table, ParquetTable):
+        for (values,) in table.batches([column]):
+            if pa.types.is_dictionary(values.type):
+                values = values.dictionary_decode()
+            yield values.cast(pa.large_string())
+        return
+    for (values,) in table.texts([column]):
+        yield values
+
+
+def _names(table: Table, columns: list[str]) -> pa.Array | None:
+    """The classes of one column of words, sorted; `None` for anything else.
+
+    In a text file a number among the words shows that the column was meant to hold numbers. Parquet
+    and Neo4j have a type for words.
+    """
+    if len(columns) != 1 or table.kind(columns[0]) != "text":
+        return None
+    found: set[str] = set()
+    for batch in words_of(table, columns[0]):
+        known = pc.unique(batch.filter(pc.invert(_is_missing(batch))))
+        found.update(known.to_pylist())
+    is_typed = not isinstance(table, TextTable)
+    if not found or (not is_typed and any(map(_is_number, found))):
+        return None
+    return pa.array(sorted(found), pa.large_string())
+
+
+def _is_missing(words: pa.Array) -> pa.Array:
+    return pc.or_(pc.is_null(words), pc.is_in(words, pa.array(MISSING, pa.large_string())))
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+class _Codes:
+    """A table whose column of words holds the places of the words among the classes."""
+
+    def __init__(self, table: Table, column: str, names: pa.Array) -> None:
+        self._table, self._column, self._names = table, column, names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """As `Table.dtype`."""
+        return np.dtype(np.int64) if name == self._column else self._table.dtype(name)
+
+    def missing(self, name: str) -> int:
+        """As `Table.missing`."""
+        if name != self._column:
+            return self._table.missing(name)
+        words = words_of(self._table, name)
+        return sum(int(pc.sum(_is_missing(batch)).as_py() or 0) for batch in words)
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        if columns != [self._column]:
+            yield from self._table.numbers(columns, dtype, missing)
+            return
+        for batch in words_of(self._table, self._column):
+            places = pc.fill_null(pc.index_in(batch, self._names), -1)
+            codes = places.to_numpy(zero_copy_only=False).astype(np.int64)
+            yield exactly(codes.reshape(-1, 1), dtype, str(self._table.path))

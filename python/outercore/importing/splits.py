@@ -1,0 +1,279 @@
+"""Splits from files: node ids or one boolean a node, one file each or all in an archive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.base.shell import quoted
+from outercore.data.split_names import KNOWN, normal_split
+from outercore.errors import InvalidError
+from outercore.files.atomic import missing_file
+from outercore.files.file_spec import FileSpec
+from outercore.files.input_file import is_there
+from outercore.importing.table.columns import NodeColumns, id_column
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.file_state import states
+from outercore.importing.table.key_texts import padded_in
+from outercore.importing.table.npz import member_names, open_member
+from outercore.importing.table.rows import (
+    Reading,
+    RowSource,
+    described,
+    is_array,
+    npz_rows,
+    open_node_table,
+    open_rows,
+    table_rows,
+)
+from outercore.importing.table.rows_by_key import NodeIds
+from outercore.importing.table.table import Table
+
+_NAMES = {
+    "train": ("train", "train_idx", "train_mask", "train_id", "train_ids"),
+    "valid": ("valid", "val", "valid_idx", "val_idx", "valid_mask", "val_mask", "valid_id"),
+    "test": ("test", "test_idx", "test_mask", "test_id", "test_ids"),
+}
+
+
+@dataclass(frozen=True)
+class SplitChoice:
+    """What the user gave by `--split`."""
+
+    single: tuple[str, ...] = ()
+    """`NAME=FILE`."""
+    archive: Path | None = None
+    """A `.npz` of all splits."""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the user gave any."""
+        return self != SplitChoice()
+
+    @classmethod
+    def parse(cls, texts: list[str]) -> SplitChoice:
+        """Sorts out what was given.
+
+        Errors: `InvalidError` for several archives, and for what is neither.
+        """
+        # A path may have the sign too.
+        single = [text for text in texts if "=" in text and not is_there(Path(text))]
+        others = [text for text in texts if text not in single]
+        archives = [text for text in others if text.lower().endswith(".npz")]
+        neither = [text for text in others if text not in archives]
+        if neither:
+            raise InvalidError(
+                "--split: expected NAME=FILE, such as `train=train.npy`, or an archive FILE.npz; "
+                f"found `{neither[0]}`"
+            )
+        if len(archives) > 1:
+            raise InvalidError(f"--split: expected one archive, found {', '.join(archives)}")
+        return cls(tuple(single), Path(archives[0]) if archives else None)
+
+
+def require_once(option: str, names: list[str]) -> None:
+    """Errors: `InvalidError` for a name that comes twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """Name and file of `NAME=FILE`; `val` and the like are called `valid`.
+
+    Errors: `InvalidError` for another form.
+    """
+    name, equals, file = text.partition("=")
+    if not equals or not name:
+        raise InvalidError(
+            f"--split: expected NAME=FILE, such as `train=train.npy`, found `{text}`"
+        )
+    return normal_split(name), file
+
+
+def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSource]:
+    """A split given as `NAME=FILE`, with its name."""
+    name, file = split_name(text)
+    reading = reading or Reading()
+    spec = FileSpec.parse(file)
+    if is_array(spec):
+        return name, as_ids(open_rows(spec, replace(reading, fill=None)), reading)
+    files = states(spec.path)
+    table = open_node_table(spec, reading)
+    columns = split_columns(name, spec, table)
+    if columns.mask is not None and columns.ids is None and reading.ids is not None:
+        raise InvalidError(
+            f"--split: `{file}`: column `{columns.mask}` counts rows, but nodes have names\n"
+            "hint: add a column `id` with the names"
+        )
+    if columns.mask is None and columns.ids is not None and reading.ids is not None:
+        rows = _by_name(spec, table, columns.ids, reading.ids)
+        return name, replace(rows, files=files, notes=[columns.described(name, table)])
+    taken = NodeColumns(columns.ids if columns.mask else None, [columns.mask or columns.ids or ""])
+    # A node without a row is not in the split.
+    rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
+    rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
+    padded = padded_in(table, columns.ids)
+    return name, replace(rows, files=files, notes=[columns.described(name, table)], padded=padded)
+
+
+def _by_name(spec: FileSpec, table: Table, key: str, ids: NodeIds) -> RowSource:
+    """The ids of the nodes that a column names."""
+    return RowSource(
+        str(spec), np.dtype(np.int64), None, table.rows, lambda: ids.lookup(table, key)
+    )
+
+
+@dataclass(frozen=True)
+class SplitColumns:
+    """What a table says about a split."""
+
+    ids: str | None
+    """The column of ids; `None`: row i is node i."""
+    mask: str | None
+    """The column that says which nodes belong to the split; `None`: all of `ids`."""
+
+    def described(self, name: str, table: Table) -> str:
+        """How the table is read, in words."""
+        how = f"ids in column `{self.ids}`"
+        if self.mask is not None:
+            order = f", nodes by column `{self.ids}`" if self.ids else ""
+            how = f"true and false in column `{self.mask}`{order}"
+        return f"{table.path}: {described(table)}; split `{name}`: {how}"
+
+
+def split_columns(name: str, spec: FileSpec, table: Table, key: str | None = None) -> SplitColumns:
+    """The columns of split `name`: those that `spec` chooses, else the only ones that fit.
+
+    `key` is what the column of ids is called, where the user has said it.
+
+    Cost: a column that may be a mask of 0 and 1 is read.
+    Errors: `InvalidError` for a table that can be read in two ways.
+    """
+    key = id_column(table, key)
+    chosen = list(spec.columns)
+    if len(chosen) > 1:
+        raise InvalidError(f"`{spec}`: expected one column for a split, found {len(chosen)}")
+    others = [column for column in chosen or table.names if column != key]
+    called = [column for column in others if _is_called(column, name)]
+    is_single = len(table.names) == 1
+    if len(called or others) == 1 and (chosen or key or is_single):
+        (column,) = called or others
+        # Ids are rarely just 0 and 1, but without a column of ids they may be.
+        counts = bool(called or chosen) if key else column.lower().endswith("mask")
+        if table.dtype(column) == np.bool_ or (counts and _is_zero_or_one(table, column)):
+            if not chosen and not called:
+                _refuse_other_split(name, spec, column)
+            _require_whole(table, column)
+            return SplitColumns(key, column)
+    if chosen or is_single:
+        return SplitColumns((chosen or table.names)[0], None)
+    what = f"true and false for the ids in column `{key}`" if key else "a column `id` with a mask"
+    raise InvalidError(
+        f"`{spec}`: expected one column of node ids, or {what}; found "
+        f"{', '.join(f'`{column}`' for column in table.names)}\n"
+        f"hint: choose the column of ids: `--split {name}={spec}:{key or 'COLUMN'}`"
+    )
+
+
+def _is_called(column: str, split: str) -> bool:
+    """Whether a column is called like the split, `train`, `is_train` or `train_mask`, or `mask`."""
+    short = _short(column)
+    return not short or normal_split(short) == normal_split(split)
+
+
+def _short(column: str) -> str:
+    letters = "".join(letter for letter in column.lower() if letter.isalnum())
+    return letters.removesuffix("mask").removeprefix("is").removeprefix("in")
+
+
+def _refuse_other_split(name: str, spec: FileSpec, column: str) -> None:
+    """Errors: `InvalidError` for a mask that is called like another split than `name`."""
+    if normal_split(_short(column)) in KNOWN:
+        raise InvalidError(
+            f"`{spec}`: column `{column}` is called like another split than `{name}`\n"
+            f"hint: if it is meant, choose it: `--split {name}={spec}:{column}`"
+        )
+
+
+def _require_whole(table: Table, column: str) -> None:
+    """Errors: `InvalidError` for a mask with gaps."""
+    if missing := table.missing(column):
+        raise InvalidError(
+            f"`{table.path}`: column `{column}` has no value in {missing:,} rows, expected true or "
+            "false"
+        )
+
+
+def _is_zero_or_one(table: Table, column: str) -> bool:
+    dtype = table.dtype(column)
+    if dtype is None or dtype.kind not in "iu" or table.missing(column):
+        return False
+    return all(bool(np.isin(rows, (0, 1)).all()) for rows in table.numbers([column], dtype, "nan"))
+
+
+def _as_mask(source: RowSource) -> RowSource:
+    """0 and 1 as Booleans."""
+
+    def chunks() -> Iterator[NDArray]:
+        for chunk in source.chunks():
+            yield chunk.astype(np.bool_)
+
+    return replace(source, dtype=np.dtype(np.bool_), chunks=chunks)
+
+
+def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, RowSource]]:
+    """The splits in an archive, by their usual names (`train`, `val_idx`, `test_mask`, ...).
+
+    Errors: `InvalidError` where none is called like a split.
+    """
+    if not path.exists():
+        raise missing_file("archive", path)
+    found = []
+    known = member_names(path)
+    for split, names in _NAMES.items():
+        member = next((name for name in names if name in known), None)
+        if member is not None:
+            rows = npz_rows(open_member(path, (member,)))
+            found.append((split, as_ids(rows, reading)))
+    if not found:
+        listed = ", ".join(f"`{name}`" for name in known)
+        raise InvalidError(
+            f"archive `{path}`: expected `train`, `valid` or `test`, found {listed}\n"
+            f"hint: name them by `--split train={quoted(path)}:NAME`"
+        )
+    return found
+
+
+def as_ids(source: RowSource, reading: Reading | None = None) -> RowSource:
+    """Node ids from 0, as integers: those of a file with ids from 1 are moved."""
+    reading = reading or Reading()
+    first = int(reading.text.one_based)
+    is_float = source.dtype.kind == "f"
+    if source.dtype.kind == "b" or not (first or is_float):
+        return source
+
+    def chunks() -> Iterator[NDArray]:
+        row = 0
+        for chunk in source.chunks():
+            if is_float and len(wrong := np.flatnonzero(chunk.ravel() != np.trunc(chunk.ravel()))):
+                row += int(wrong[0]) // (source.width or 1)
+                found = chunk.ravel()[wrong[0]]
+                raise InvalidError(
+                    f"`{source.name}`: row {row}: expected whole numbers, found {found}"
+                )
+            ids = exactly(chunk, np.dtype(np.int64), f"`{source.name}`", row)
+            if first and len(below := np.flatnonzero(ids.ravel() < first)):
+                raise InvalidError(
+                    f"`{source.name}`: row {row + int(below[0])}: node id {ids.ravel()[below[0]]}, "
+                    f"expected 1 or more: ids start at 1, {reading.why_from_1}"
+                )
+            row += len(chunk)
+            yield ids - first
+
+    return replace(source, dtype=np.dtype(np.int64), chunks=chunks, path=None)

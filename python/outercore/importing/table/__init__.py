@@ -1,0 +1,1 @@
+"""Columns and rows of text files, Parquet files and arrays."""

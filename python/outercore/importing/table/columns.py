@@ -1,0 +1,203 @@
+"""Which columns of a table are ids, and which are values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from dataclasses import dataclass
+
+from outercore.base.shell import quoted
+from outercore.data.time_arrays import is_calendar_name
+from outercore.errors import InvalidError
+from outercore.files.file_spec import FileSpec
+from outercore.importing.table.table import Table
+from outercore.importing.table.times import is_date_column, is_time
+
+IDS = frozenset({"id", "node", "nodeid", "vertex", "vertexid", "nid", "nodename"})
+"""What a column of node ids is called, in lower case and without other signs than letters."""
+
+_FIRSTS = {"id1", "node1", "nodeid1", "vertex1"}
+_SECONDS = {"id2", "node2", "nodeid2", "vertex2"}
+SOURCES = frozenset({"source", "src", "from", "u", "head", "subject", *_FIRSTS})
+TARGETS = frozenset({"target", "dst", "destination", "to", "v", "tail", "object", *_SECONDS})
+"""What the ends of an edge are called; `FromNodeId` counts as `from`."""
+
+_NEO4J = re.compile(r":(ID|START_ID|END_ID)(\(.*\))?$")
+"""How Neo4j ends the names of ids: `personId:ID(Person)`."""
+_COUNTING = re.compile(r"|unnamed\d+|indexlevel\d+|rownames?|index")
+"""What pandas and R call the column in which they number the rows, as `_letters`."""
+_MAYBE_IDS = re.compile(r"(?i:.+[_. -]id|id[_. -].+)|.*[a-z0-9]I[dD]")
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def plain(name: str) -> str:
+    """`FromNodeId` and `from_node_id` as `from`; `:START_ID` of Neo4j as `source`."""
+    neo4j = _NEO4J.search(name)
+    if neo4j is not None:
+        return {"START_ID": "source", "END_ID": "target"}.get(neo4j[1], "id")
+    letters = _letters(name)
+    short = letters.removesuffix("id").removesuffix("node")
+    return short or letters
+
+
+def is_counting(name: str) -> bool:
+    """Whether a column is called as programs call the one in which they number the rows."""
+    return _COUNTING.fullmatch(_letters(name)) is not None
+
+
+def may_be_ids(name: str) -> bool:
+    """Whether a column is called like ids of something: `paper_id`, `paperId`, `id_paper`.
+
+    The ends of edges, such as `from_id`, are ids of something else than the row.
+    """
+    return _MAYBE_IDS.fullmatch(name) is not None and plain(name) not in SOURCES | TARGETS
+
+
+def id_column(table: Table, key: str | None = None) -> str | None:
+    """The column that keys the rows of a node table: `key`, else the one whose name says so."""
+    if not table.is_named:
+        return None
+    if key in table.names:
+        return key
+    return next((name for name in table.names if _is_id(name)), None)
+
+
+def _is_id(name: str) -> bool:
+    neo4j = _NEO4J.search(name)
+    return _letters(name) in IDS or (neo4j is not None and neo4j[1] == "ID")
+
+
+@dataclass(frozen=True)
+class NodeColumns:
+    """What is taken from a node table."""
+
+    key: str | None
+    """The column whose ids say which node a row is for; `None`: row i is node i."""
+    values: list[str]
+
+
+def node_columns(spec: FileSpec, table: Table, key: str | None = None) -> NodeColumns:
+    """The columns of a node table: those that `spec` chooses, else all but the key.
+
+    `key` is what the column of ids is called, where the user has said it.
+
+    Errors: `InvalidError` where nothing but a key is left, or a chosen column comes twice.
+    """
+    _require_distinct(spec)
+    key = id_column(table, key)
+    if spec.columns:
+        return NodeColumns(None if key in spec.columns else key, list(spec.columns))
+    values = [name for name in table.names if name != key and name not in spec.without]
+    if spec.without:
+        if not values:
+            raise InvalidError(f"`{spec}`: no column is left, expected at least one")
+        return NodeColumns(key, values)
+    if not values:
+        # One column of ids is a list of ids, not a table keyed by them.
+        return NodeColumns(None, list(table.names))
+    return NodeColumns(key, values)
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """The ends of the edges in a table, and what else it holds."""
+
+    source: str
+    target: str
+    others: list[str]
+
+
+def edge_columns(spec: FileSpec, table: Table, values: Container[str] = ()) -> EdgeColumns:
+    """The two columns that `spec` chooses, else the first two that are not `values`.
+
+    Errors: `InvalidError` where columns that are called like an edge's ends are elsewhere, where
+    one of the first two holds dates or times, or a chosen column comes twice.
+    """
+    names = table.names
+    if spec.columns:
+        if len(spec.columns) != 2:
+            raise InvalidError(
+                f"`{spec}`: expected two columns of node ids, found {len(spec.columns)}\n"
+                "hint: choose source and target: `FILE:SOURCE,TARGET`"
+            )
+        _require_distinct(spec)
+        source, target = spec.columns
+    else:
+        may_be_ends = [name for name in names if name not in values]
+        if len(may_be_ends) < 2:
+            raise InvalidError(
+                f"`{spec}`: expected two columns of node ids, found {len(may_be_ends)}"
+            )
+        if table.is_named:
+            _require_ends_first(spec, may_be_ends)
+        _refuse_times(spec, table, may_be_ends)
+        source, target = may_be_ends[:2]
+    return EdgeColumns(source, target, [name for name in names if name not in (source, target)])
+
+
+def _require_distinct(spec: FileSpec) -> None:
+    doubles = {name for name in spec.columns if spec.columns.count(name) > 1}
+    if doubles:
+        raise InvalidError(f"`{spec}`: column `{min(doubles)}` is chosen twice")
+
+
+def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
+    """Errors: `InvalidError` where columns named as an edge's ends are not the first two, and
+    where one of the first two numbers the rows."""
+    short = [plain(name) for name in names]
+    ends = [
+        next((at for at, name in enumerate(short) if name in kind), None)
+        for kind in (SOURCES, TARGETS)
+    ]
+    source, target = ends
+    if source is None or target is None:
+        if not any(is_counting(name) for name in names[:2]):
+            return
+        others = [name for name in names if not is_counting(name)]
+        chosen = f"{spec.path}:{','.join(others[:2]) if len(others) > 1 else 'SOURCE,TARGET'}"
+    elif (source, target) == (0, 1):
+        return
+    else:
+        chosen = f"{spec.path}:{names[source]},{names[target]}"
+    raise InvalidError(
+        f"`{spec.path}`: the first two columns would be taken as source and target, and they are "
+        f"`{names[0]}` and `{names[1]}`\nhint: choose the columns: `{quoted(chosen)}`"
+    )
+
+
+def _refuse_times(spec: FileSpec, table: Table, names: list[str]) -> None:
+    """Errors: `InvalidError` where one of the first two columns is a time, which is rarely a node.
+
+    Cost: of a text the first batch of rows.
+    """
+    if table.is_named and plain(names[0]) in SOURCES and plain(names[1]) in TARGETS:
+        return
+    times = [
+        name
+        for name in names[:2]
+        if (table.is_named and is_calendar_name(name)) or is_date_column(table, name)
+    ]
+    if not times:
+        return
+    said = f"`{spec.path}`: column `{times[0]}` holds times and would be taken as an end of edges"
+    ways = other_ends(names, times)
+    if not any(is_time(table, name) for name in names[:2]):
+        ways.append((names[:2], f"with `{times[0]}` as nodes"))
+    listed = [
+        f"{why}: `{quoted(str(FileSpec(spec.path, tuple(chosen))))}`" for chosen, why in ways
+    ] or ["write the dates as text, which can be names of nodes"]
+    raise InvalidError(f"{said}\nhint: {'; '.join(listed)}")
+
+
+def other_ends(names: list[str], times: list[str]) -> list[tuple[list[str], str]]:
+    """The first two columns that are neither times nor count the rows, and what they are chosen
+    as; none where there are fewer."""
+    others = [
+        name
+        for name in names
+        if name not in times and not is_calendar_name(name) and not is_counting(name)
+    ]
+    return [(others[:2], "choose the columns")] if len(others) > 1 else []

@@ -1,0 +1,140 @@
+"""Lists of pairs of nodes in files: text, Parquet and NumPy arrays, some at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.data.file_ids import FileIds, NodeNames
+from outercore.data.names import Names
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.files.file_spec import FileSpec
+from outercore.files.npy import open_npy
+from outercore.importing.edges import oriented
+from outercore.importing.table.columns import EdgeColumns, edge_columns
+from outercore.importing.table.key_texts import key_texts
+from outercore.importing.table.table import Table, open_table
+from outercore.importing.table.text import Purpose, TextOptions, suffix_of
+
+_PAIRS = 1 << 17
+"""Pairs of an array that are looked at together."""
+_OTHERS = (".npz", ".mtx", ".gr", ".dimacs", ".nt")
+
+
+@dataclass(frozen=True)
+class PairList:
+    """Pairs of nodes in a file: by names where the data set has some, else by the ids that files
+    have for the nodes.
+
+    Rows count from 0.
+    """
+
+    spec: FileSpec
+    ids: NodeNames
+
+    @classmethod
+    def parse(cls, text: str, ids: NodeNames) -> PairList:
+        """The list in `FILE` or `FILE:SOURCE,TARGET`.
+
+        Errors: `NotFoundError` where there is no such file; `UnsupportedError` for formats of
+        graphs and matrices.
+        """
+        spec = FileSpec.parse(text)
+        if suffix_of(spec.path) in _OTHERS:
+            raise UnsupportedError(
+                f"edges `{spec.path}`: expected a list of pairs\n"
+                "hint: give a text, Parquet, or `.npy` [edges, 2] or [2, edges]"
+            )
+        return cls(spec, ids)
+
+    def chunks(self) -> Iterator[NDArray[np.int64]]:
+        """The positions of the pairs, [n, 2], in the order of the file.
+
+        Errors: `InvalidError` for what is no node, with its row.
+        """
+        if isinstance(self.ids, Names):
+            yield from self._named(self.ids)
+            return
+        first = 0
+        for pairs in self._numbers():
+            found = pairs - self.ids.first
+            bad = (found < 0) | (found >= len(self.ids))
+            if bad.any():
+                row, end = (int(at) for at in np.argwhere(bad)[0])
+                raise InvalidError(
+                    f"edges `{self.spec}`: row {first + row}: node {pairs[row, end]}, expected "
+                    f"{self.ids.range}"
+                )
+            yield found
+            first += len(pairs)
+
+    def _numbers(self) -> Iterator[NDArray[np.int64]]:
+        if suffix_of(self.spec.path) == ".npy":
+            yield from self._array()
+            return
+        for name in self._ends:
+            if self._table.kind(name) == "text":
+                raise InvalidError(
+                    f"edges `{self.spec}`: column `{name}` holds text, and the nodes of the data "
+                    "set have ids and no names"
+                )
+        yield from self._table.numbers(self._ends, np.dtype(np.int64), "nan")
+
+    def _array(self) -> Iterator[NDArray[np.int64]]:
+        array = open_npy(self.spec, "edges")
+        if array.shape == (2, 2):
+            raise InvalidError(
+                f"edges `{self.spec.path}`: shape (2, 2) may be [2, edges] or [edges, 2]\n"
+                "hint: write the two pairs as a text"
+            )
+        which = oriented(f"edges `{self.spec.path}`", array.shape, array.dtype)
+        pairs = array.T if which == "2,E" else array
+        for first in range(0, len(pairs), _PAIRS):
+            yield np.ascontiguousarray(pairs[first : first + _PAIRS]).astype(np.int64)
+
+    def _named(self, names: Names) -> Iterator[NDArray[np.int64]]:
+        first = 0
+        for columns in key_texts(self._table, self._ends):
+            ends = [self._found(names, column, first) for column in columns]
+            yield np.stack(ends, axis=1)
+            first += len(columns[0])
+
+    def _found(self, names: Names, column: Any, first: int) -> NDArray[np.int64]:
+        # A name that occurs again is looked up once.
+        coded = column.dictionary_encode()
+        distinct = coded.dictionary.to_pylist()
+        ids = np.array([-1 if (id_ := names.find(name)) is None else id_ for name in distinct])
+        found = ids.astype(np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
+        if len(missing := np.flatnonzero(found < 0)):
+            row = int(missing[0])
+            name = column[row].as_py()
+            raise NotFoundError(
+                f"edges `{self.spec}`: row {first + row}: node `{name}` is not in the data set"
+            )
+        return found
+
+    @cached_property
+    def _table(self) -> Table:
+        purpose: Purpose = "edges" if isinstance(self.ids, FileIds) else "named_edges"
+        try:
+            return open_table(self.spec, purpose=purpose)
+        except InvalidError as error:
+            said, _, hint = str(error).partition("\nhint: ")
+            if "`--comment" in hint:
+                # What is no row has no node of the data set, and is refused for that.
+                return open_table(self.spec, TextOptions(comment=""), purpose)
+            if "`--" not in hint:
+                raise
+            # The commands that take pairs have no options for texts.
+            way = "write the pairs as Parquet, or with tabs between them and a header above"
+            raise InvalidError(f"{said}\nhint: {way}") from None
+
+    @cached_property
+    def _ends(self) -> list[str]:
+        ends: EdgeColumns = edge_columns(self.spec, self._table)
+        return [ends.source, ends.target]

@@ -1,0 +1,175 @@
+"""Several files of one table: each with its header, or only the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError, OutercoreError
+from outercore.files.file_spec import FileSpec, are_named
+from outercore.importing.table.table import (
+    Missing,
+    Table,
+    TextTable,
+    is_parquet,
+    open_table,
+    require_columns,
+)
+from outercore.importing.table.text import Convention, Purpose, TextFile, TextOptions
+
+
+@dataclass
+class Parts:
+    """What the first of several files says about the columns of those that follow."""
+
+    _first: Table | None = None
+    _ends: tuple[str, ...] = ()
+
+    def open(self, spec: FileSpec, options: TextOptions, purpose: Purpose) -> Table:
+        """The table in a file; as `open_table`."""
+        if is_parquet(spec.path):
+            return open_table(spec)
+        chosen = spec.columns or spec.without
+        table = TextTable(self.text(spec.path, purpose, options, chosen=chosen))
+        require_columns(table, spec)
+        return table
+
+    def text(
+        self,
+        path: Path,
+        purpose: Purpose,
+        options: TextOptions,
+        *,
+        columns: int | None = None,
+        chosen: tuple[str, ...] = (),
+        convention: Convention | None = None,
+    ) -> TextFile:
+        """How a text is written. One without a header has the columns of the first file.
+
+        `chosen` are columns that its header has to name.
+
+        Errors: as `TextFile.detect`.
+        """
+
+        def detected(said: TextOptions, *, by_name: bool = are_named(chosen)) -> TextFile:
+            return TextFile.detect(
+                path, purpose, said, columns=columns, by_name=by_name, convention=convention
+            )
+
+        first = self._first.file if isinstance(self._first, TextTable) else None
+        if first is None or first.names is None:
+            return detected(options)
+        if (again := _with_names_of(first, detected, options)) is not None:
+            return again
+        try:
+            found = detected(options)
+        except InvalidError as error:
+            if options.header is not None or "`--header`" not in str(error):
+                raise
+            # The first file has names for the columns, so that this line may well be data.
+            found = detected(replace(options, header=False))
+            if found.width != first.width:
+                raise error from None
+        if (
+            are_named(chosen)
+            and not set(chosen) <= set(found.names or ())
+            and set(chosen) <= set(first.names)
+        ):
+            plain = detected(options, by_name=False)
+            found = plain if plain.names is None else found
+        return found.below(first)
+
+    def by_name(self, spec: FileSpec, table: Table, ends: int = 2) -> tuple[FileSpec, str]:
+        """The file with the columns of the first one, where it has these in another order; and a
+        note on that."""
+        has_others = (
+            bool(self._ends)
+            and not spec.columns
+            and table.is_named
+            and set(self._ends) <= set(table.names)
+            and tuple(table.names[:ends]) != self._ends
+        )
+        if not has_others or self._first is None:
+            return spec, ""
+        listed = ", ".join(f"`{name}`" for name in self._ends)
+        return replace(spec, columns=self._ends), f"; by name, as in {self._first.path}: {listed}"
+
+    def remember(self, table: Table, ends: tuple[str, ...]) -> None:
+        """`table` is the first file, if it has names for its columns; `ends` are those taken."""
+        if self._first is None and table.is_named:
+            self._first, self._ends = table, ends
+
+
+def _with_names_of(
+    first: TextFile, detected: Callable[[TextOptions], TextFile], options: TextOptions
+) -> TextFile | None:
+    """The file with its first line as the header, where that names the columns of `first`."""
+    if options.header is False:
+        return None
+    try:
+        found = detected(replace(options, header=True))
+    except OutercoreError:
+        return None
+    return found if sorted(found.names or ()) == sorted(first.names or ()) else None
+
+
+@dataclass(frozen=True)
+class TextParts(TextTable):
+    """Several texts as one table, whose columns are read by their names."""
+
+    others: tuple[TextTable, ...] = ()
+    """The files after the first one."""
+
+    @property
+    def _parts(self) -> tuple[TextTable, ...]:
+        return (TextTable(self.file), *self.others)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files."""
+        return sum(part.rows for part in self._parts)
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """The type that holds what all files have in a column; `None` for text."""
+        found = [
+            dtype
+            for part in self._parts
+            if part.file.profile.kinds[part.names.index(name)] != "empty"
+            for dtype in [part.dtype(name)]
+        ]
+        if not found:
+            return self._parts[0].dtype(name)
+        kinds = [dtype for dtype in found if dtype is not None]
+        return None if len(kinds) < len(found) else np.result_type(*kinds)
+
+    def missing(self, name: str) -> int:
+        """Fields without a value."""
+        return sum(part.missing(name) for part in self._parts)
+
+    def padded(self, name: str) -> int:
+        """Whole numbers with zeros in front."""
+        return sum(part.padded(name) for part in self._parts)
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        for part in self._parts:
+            yield from part.numbers(columns, dtype, missing)
+
+    def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`; a text has empty fields and no nulls."""
+        for part in self._parts:
+            yield from part.texts(columns)
+
+
+def joined(table: TextTable, part: TextTable) -> TextParts:
+    """The rows of both."""
+    others = table.others if isinstance(table, TextParts) else ()
+    return TextParts(table.file, (*others, part))

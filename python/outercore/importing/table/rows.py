@@ -1,0 +1,471 @@
+"""Arrays as streams of row chunks, whatever file they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.data.time_arrays import is_time_name
+from outercore.errors import InvalidError
+from outercore.files.file_spec import FileSpec
+from outercore.files.large_arrays import blocks
+from outercore.files.npy import open_npy, require_numbers
+from outercore.importing.format.foreign import refuse_foreign
+from outercore.importing.table.columns import NodeColumns, node_columns
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.key_texts import padded_in
+from outercore.importing.table.lists import Batches, is_list, list_rows
+from outercore.importing.table.not_numbers import no_numbers
+from outercore.importing.table.npz import NpzMember, open_member
+from outercore.importing.table.parts import Parts
+from outercore.importing.table.row_order import without_counting
+from outercore.importing.table.rows_by_key import KeyedRows, NodeIds, numbered
+from outercore.importing.table.table import Missing, Table, TextTable, is_parquet
+from outercore.importing.table.text import TextOptions, suffix_of
+from outercore.importing.table.times import are_whole, time_values, times_of, whole_times
+
+_CHUNK_BYTES = 8 << 20
+_TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Rows of one type and width.
+
+    Shapes: chunks are [rows] where `width` is `None`, else [rows, width].
+    """
+
+    name: str
+    """What messages call it."""
+    dtype: np.dtype
+    width: int | None
+    count: int | None
+    """Rows, where known without reading them."""
+    chunks: Callable[[], Iterator[NDArray]]
+    path: Path | None = None
+    """A `.npy` file that holds exactly this, for the core to read by itself."""
+    whole: tuple[int, ...] = ()
+    """Columns of a float type that the file has as whole numbers: they must stay what they are."""
+    key: str | None = None
+    """The column of ids that the rows are joined by."""
+    notes: list[str] = field(default_factory=list)
+    """How the file was understood, to be shown once."""
+    typed: bool = True
+    """Whether the file says the type of its numbers; text does not."""
+    files: tuple[FileState, ...] = ()
+    """What it is read from, as it was when it was opened."""
+    keeps_form: bool = False
+    """Whether batches have features and labels in this shape and type. A table has no form: its
+    columns are joined, and a gap makes whole numbers floats."""
+    is_column: bool = False
+    """Whether its owner had one value a row in a column, [rows, 1]."""
+    has_gaps: bool = False
+    """Whether NaN stands for values that are not there, whatever the options say."""
+    times: str | None = None
+    """The type of points in time, as the manifest has it."""
+    padded: int = 0
+    """Ids of nodes with zeros in front, which are read as numbers."""
+
+    @property
+    def row_shape(self) -> list[int]:
+        """Extents of a row, as its owner had it."""
+        width = 1 if self.is_column else self.width
+        return [] if width is None else [width]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the user says about the files of an import."""
+
+    text: TextOptions = field(default_factory=TextOptions)
+    fill: float | None = None
+    """What stands for missing features."""
+    keeps_gaps: bool = False
+    """Whether missing values stay missing, as NaN."""
+    memory: int = 256 << 20
+    """Bytes for rows that are put into the order of the nodes."""
+    nodes: int | None = None
+    ids: NodeIds | None = None
+    key: str | None = None
+    """What the column of ids is called, where its name does not say that."""
+    why_from_1: str = "as `--one-based` says"
+    """What says that ids start at 1, where `text` has that."""
+    rows_of: Literal["nodes", "edges"] = "nodes"
+    is_in_order: bool = False
+    """Whether rows are in their order, whatever columns of ids say."""
+    outside_files: bool = False
+    """Whether the description of a folder may name files outside of it."""
+    takes_times: bool = False
+    """Whether one column, of texts too, may be dates and times: an array, and no features."""
+
+    def starting_at(self, first_id: int, why: str) -> Reading:
+        """The same, with this first id for every file; `why` says what has it from 1."""
+        if first_id == int(self.text.one_based):
+            return self
+        return replace(self, text=replace(self.text, one_based=first_id == 1), why_from_1=why)
+
+    @property
+    def node_ids(self) -> NodeIds:
+        """How a column of ids is read."""
+        return self.ids or numbered(int(self.text.one_based), self.why_from_1)
+
+
+def open_rows(
+    text: str | FileSpec,
+    reading: Reading | None = None,
+    *,
+    missing: Missing = "nan",
+    absent: Any = None,
+) -> RowSource:
+    """The rows of a `.npy`, a member of a `.npz`, or columns of a text or Parquet file.
+
+    A table with a column of ids is put into the order of the nodes; `absent` is what a node
+    without a row gets, `None` refuses the file.
+
+    Errors: `NotFoundError` for the file or column, `InvalidError` for a table without rows, or of
+    a type that holds no numbers.
+    """
+    spec = text if isinstance(text, FileSpec) else FileSpec.parse(text, may_leave_out=True)
+    reading = reading or Reading()
+    refuse_foreign(spec.path)
+    suffix = suffix_of(spec.path)
+    if spec.without and is_array(spec):
+        raise InvalidError(f"`{spec}`: only tables have columns to leave out")
+    if suffix == ".npy":
+        return _npy(spec, reading.fill)
+    if suffix == ".npz":
+        return filled(npz_rows(open_member(spec.path, spec.columns)), reading.fill)
+    files = states(spec.path)
+    table = open_node_table(spec, reading)
+    rows = table_rows(spec, table, node_columns(spec, table, reading.key), reading, missing, absent)
+    return replace(rows, files=files)
+
+
+def is_array(spec: FileSpec) -> bool:
+    """Whether a file holds arrays of NumPy, and no table."""
+    return suffix_of(spec.path) in (".npy", ".npz")
+
+
+def _require_table(spec: FileSpec) -> None:
+    if not is_parquet(spec.path) and suffix_of(spec.path) not in _TEXTS:
+        raise InvalidError(
+            f"file `{spec.path}`: expected .npy, .npz, .parquet, or text (.csv, .tsv, .txt; also "
+            "packed: .gz, .zst, .xz, .bz2)"
+        )
+
+
+def as_times(name: str, rows: RowSource) -> RowSource:
+    """Rows of an array that is called like times: whole numbers that the file has as floats become
+    whole numbers, as times are.
+
+    Cost: reads floats once.
+    """
+    is_one = rows.width is None and rows.dtype.kind == "f" and is_time_name(name)
+    if not is_one or not are_whole(rows.chunks()):
+        return rows
+
+    def chunks() -> Iterator[NDArray]:
+        return (whole_times(rows.name, chunk) for chunk in rows.chunks())
+
+    return replace(rows, dtype=np.dtype(np.int64), chunks=chunks, path=None)
+
+
+def require_rows(table: Table, *, of_names: bool = False) -> None:
+    """Errors: `InvalidError` for a table without rows; a line of words is data only of names."""
+    if table.rows:
+        return
+    if isinstance(table, TextTable) and table.is_named:
+        way = "if that line is data: `--no-header`" if of_names else "is it the right file?"
+        raise InvalidError(
+            f"file `{table.path}`: no rows below the header {', '.join(table.names)}\nhint: {way}"
+        )
+    raise InvalidError(f"file `{table.path}`: no rows\nhint: is it the right file?")
+
+
+def open_node_table(
+    spec: FileSpec, reading: Reading, *, may_be_empty: bool = False, parts: Parts | None = None
+) -> Table:
+    """A text or Parquet file with rows for nodes; `parts` are those of the same table before it.
+
+    With `may_be_empty` a table that names its columns may have no rows.
+
+    Errors: as `open_rows`.
+    """
+    refuse_foreign(spec.path)
+    _require_table(spec)
+    table = (parts or Parts()).open(spec, reading.text, "table")
+    if not (may_be_empty and table.is_named):
+        require_rows(table)
+    return table
+
+
+def table_rows(
+    spec: FileSpec,
+    table: Table,
+    columns: NodeColumns,
+    reading: Reading,
+    missing: Missing = "nan",
+    absent: Any = None,
+) -> RowSource:
+    """Columns of a table as rows, in the order of the file or, with a key, of the nodes.
+
+    Errors: `InvalidError` for a column that may say another order.
+    """
+    columns, left_out = _without_counting(spec, table, columns, reading)
+    values = columns.values
+    width = len(values) if len(values) > 1 else None
+    whole: tuple[int, ...] = ()
+    may_be_times = width is None and reading.takes_times
+    times = times_of(table, values[0], in_text=True) if may_be_times else None
+    if absent is None and times is None and (reading.fill is not None or reading.keeps_gaps):
+        # A node without a row is filled as a field without a value is.
+        absent = np.nan
+    # Whole numbers have no NaN for the nodes without a row.
+    is_float = columns.key is not None and absent is not None and np.isnan(absent)
+    if width is None and is_list(table, values[0]):
+        width, dtype, source = list_rows(table, values[0], _CHUNK_BYTES)
+        if is_float and dtype.kind in "iub":
+            source, dtype = _as_floats(spec, source), np.dtype(np.float64)
+    elif times is not None:
+        dtype = np.dtype(np.int64)
+
+        def source() -> Iterator[NDArray]:
+            return (batch[:, None] for batch in time_values(table, values[0]))
+
+    else:
+        dtype = common_type(table, values, missing)
+        dtype = np.dtype(np.float64) if is_float and dtype.kind in "iub" else dtype
+        whole = _whole_columns(table, values, dtype)
+
+        def source() -> Iterator[NDArray]:
+            return table.numbers(values, dtype, missing)
+
+    notes = [f"{spec.path}: {described(table, reading)}"]
+    notes[0] += "".join(f"; column `{name}` counts the rows and is left out" for name in left_out)
+    count = table.rows if columns.key is None else None
+    if columns.key is not None:
+        keyed = KeyedRows(
+            table,
+            columns.key,
+            width or 1,
+            dtype,
+            source,
+            reading.node_ids,
+            reading.memory,
+            reading.nodes,
+            np.nan if absent is not None and dtype.kind == "f" else absent,
+            can_fill=times is None,
+        )
+        notes[0] += f"; rows are joined by column `{columns.key}`"
+        source = keyed.chunks
+        count = keyed.count
+    in_order = source
+
+    def chunks() -> Iterator[NDArray]:
+        for rows in in_order():
+            rows = without_gaps(rows, reading.fill)
+            yield rows[:, 0].copy() if width is None else rows
+
+    return RowSource(
+        str(spec),
+        dtype,
+        width,
+        count,
+        chunks,
+        notes=notes,
+        whole=whole,
+        key=columns.key,
+        typed=not hasattr(table, "file"),
+        times=times,
+        padded=padded_in(table, None if reading.ids else columns.key),
+    )
+
+
+def _without_counting(
+    spec: FileSpec, table: Table, columns: NodeColumns, reading: Reading
+) -> tuple[NodeColumns, list[str]]:
+    """As `without_counting`, unless the rows are known to be in order."""
+    if reading.is_in_order:
+        return columns, []
+    first_id = int(reading.text.one_based)
+    return without_counting(spec, table, columns, first_id, reading.rows_of)
+
+
+def without_gaps(rows: NDArray, fill: float | None) -> NDArray:
+    """`rows` with `fill` for NaN."""
+    if fill is None or rows.dtype.kind != "f":
+        return rows
+    return np.where(np.isnan(rows), np.array(fill, rows.dtype), rows)
+
+
+def filled(source: RowSource, fill: float | None) -> RowSource:
+    """`source` with `fill` for NaN."""
+    if fill is None or source.dtype.kind != "f":
+        return source
+
+    def chunks() -> Iterator[NDArray]:
+        for rows in source.chunks():
+            yield without_gaps(rows, fill)
+
+    return replace(source, chunks=chunks, path=None)
+
+
+def _as_floats(spec: FileSpec, source: Batches) -> Batches:
+    def chunks() -> Iterator[NDArray]:
+        first = 0
+        for rows in source():
+            yield exactly(rows, np.dtype(np.float64), f"`{spec}`", first)
+            first += len(rows)
+
+    return chunks
+
+
+def _whole_columns(table: Table, columns: list[str], dtype: np.dtype) -> tuple[int, ...]:
+    """The places of the columns that are whole numbers in the file and floats in `dtype`."""
+    if dtype.kind != "f":
+        return ()
+    kinds = [table.dtype(name) for name in columns]
+    return tuple(
+        place for place, kind in enumerate(kinds) if kind is not None and kind.kind in "iu"
+    )
+
+
+def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> np.dtype:
+    """The type that holds all columns.
+
+    Errors: `InvalidError` for a column that holds no numbers.
+    """
+    kinds = []
+    for name in columns:
+        kind = table.dtype(name)
+        if kind is None:
+            raise no_numbers(table, name, columns)
+        kinds.append(kind)
+    if all(kind == kinds[0] for kind in kinds):
+        found = kinds[0]
+    elif all(kind.kind in "iub" for kind in kinds):
+        found = np.dtype(np.int64)
+    else:
+        found = np.result_type(*kinds, np.float32)
+    if found.kind in "iub" and any(table.missing(name) for name in columns):
+        return np.dtype(np.int64 if missing == "minus_one" else np.float64)
+    return found
+
+
+def described(table: Table, reading: Reading | None = None, *, has_names: bool = False) -> str:
+    """How a table's file was understood, in words; nodes with names have no first number."""
+    file = getattr(table, "file", None)
+    if file is not None:
+        has_names = has_names or (reading is not None and reading.ids is not None)
+        texts = [file.described(has_names=has_names)]
+        for part in getattr(table, "others", ()):
+            texts.append(f"{part.path}: {part.file.described(has_names=has_names)}")
+        return "; further part ".join(texts)
+    columns = len(table.names)
+    return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
+
+
+def from_array(name: str, array: NDArray) -> RowSource:
+    """Rows of an array in memory, or mapped from a file."""
+    if array.ndim not in (1, 2):
+        raise InvalidError(f"{name}: expected [rows] or [rows, width], found {array.shape}")
+    require_numbers(name, array.dtype)
+    width = None if array.ndim == 1 else array.shape[1]
+    step = _rows_per_chunk(array.dtype, width)
+
+    def chunks() -> Iterator[NDArray]:
+        for _, block in blocks(array, step):
+            yield np.ascontiguousarray(block)
+
+    return RowSource(name, array.dtype, width, len(array), chunks)
+
+
+def ids_of(name: str, values: NDArray, count: int) -> RowSource:
+    """Ids of nodes in memory.
+
+    Errors: `InvalidError` for anything but whole numbers of nodes there are.
+    """
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise InvalidError(f"{name}: expected ids [nodes], found {values.dtype} {values.shape}")
+    wrong = np.flatnonzero((values < 0) | (values >= count))
+    if len(wrong):
+        raise InvalidError(
+            f"{name}: entry {wrong[0]} is node {values[wrong[0]]}, expected a number below {count}"
+        )
+    return from_array(name, values.astype(np.int64))
+
+
+def npz_rows(member: NpzMember) -> RowSource:
+    """Rows of a member of a `.npz` archive."""
+    name = member.name
+    require_numbers(str(member), member.dtype)
+    member = member.rows_in_order()
+    if len(member.shape) not in (1, 2):
+        raise InvalidError(f"{member}: expected [rows] or [rows, width], found {member.shape}")
+    width = None if len(member.shape) == 1 else member.shape[1]
+    if width == 0:
+        raise InvalidError(f"{member}: expected columns, found {member.shape}")
+    step = _rows_per_chunk(member.dtype, width)
+
+    def chunks() -> Iterator[NDArray]:
+        for flat in member.values(step * (width or 1)):
+            yield flat if width is None else flat.reshape(-1, width)
+
+    dtype = member.dtype.newbyteorder("=")
+    files = states(member.archive)
+    return RowSource(name, dtype, width, member.shape[0], chunks, files=files, keeps_form=True)
+
+
+def count_rows(source: RowSource) -> int:
+    """The number of rows, reading them where nothing else tells."""
+    if source.count is not None:
+        return source.count
+    return sum(len(chunk) for chunk in source.chunks())
+
+
+def _npy(spec: FileSpec, fill: float | None) -> RowSource:
+    files = states(spec.path)
+    array = open_npy(spec, "array")
+    where = f"array `{spec.path}`"
+    require_numbers(where, array.dtype)
+    if not array.ndim:
+        raise InvalidError(f"{where}: expected rows, found a single number")
+    # The core reads C order; other orders are put into it here, chunk by chunk.
+    in_order = array.flags.c_contiguous and array.dtype.isnative
+    if array.ndim > 2 and not in_order:
+        raise InvalidError(
+            f"{where}: expected [rows] or [rows, width], found {array.shape}\n"
+            "hint: save `np.ascontiguousarray(array)` in the byte order of this machine"
+        )
+    if array.ndim > 2 and fill is not None and array.dtype.kind == "f":
+        raise InvalidError(
+            f"{where}: `--fill` expects [rows] or [rows, width], found {array.shape}\n"
+            "hint: save `array.reshape(len(array), -1)`, or fill it before"
+        )
+    width = int(np.prod(array.shape[1:])) if array.ndim > 1 else None
+    if width == 0:
+        raise InvalidError(f"{where}: expected columns, found {array.shape}")
+    dtype, count = array.dtype.newbyteorder("="), len(array)
+    step = _rows_per_chunk(dtype, width)
+
+    def chunks() -> Iterator[NDArray]:
+        values = open_npy(spec, "array")
+        for first in range(0, count, step):
+            part = np.ascontiguousarray(values[first : first + step]).astype(dtype, copy=False)
+            yield part if width is None else part.reshape(-1, width)
+
+    path = spec.path if in_order else None
+    rows = RowSource(
+        str(spec.path), dtype, width, count, chunks, path=path, files=files, keeps_form=True
+    )
+    return filled(rows, fill)
+
+
+def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:
+    return max(_CHUNK_BYTES // max(dtype.itemsize * (width or 1), 1), 1)

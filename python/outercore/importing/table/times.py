@@ -1,0 +1,288 @@
+"""Times of several tables, as whole numbers on one scale."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.importing.table.microseconds import KIND
+from outercore.importing.table.table import Table, TextTable
+
+TIME = "time"
+"""The array of times of nodes and edges, where the user says which column has them."""
+
+Clock = Literal["zone", "no zone", "days", "numbers"]
+"""What times count from: 1970 in UTC, 1970 somewhere, the day alone, or only the user knows."""
+
+STORED: dict[Clock, str] = {
+    "zone": "timestamp[us, tz=UTC]",
+    "no zone": "timestamp[us]",
+    "days": "date[us]",
+}
+"""What the manifest says of times. Days are stored as their midnight."""
+_ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
+_DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d\d.*)?$"
+"""What looks like a date in any notation, also one that is not read."""
+_LOOKED_AT = 1000
+"""Rows of a text that tell whether a column holds dates."""
+_LAYOUTS = "`2013-01-31`, `2013-01-31 17:05:00` or `2013-01-31T17:05:00Z`"
+
+
+def is_time(table: Table, name: str) -> bool:
+    """Whether a column holds points in time by its type."""
+    return KIND.fullmatch(table.kind(name)) is not None
+
+
+def has_times(table: Table, name: str) -> bool:
+    """Whether a column holds points in time: by its type, or as text with a time in each row.
+
+    Cost: reads a text whose first rows look like dates.
+    """
+    if is_time(table, name):
+        return True
+    if table.kind(name) != "text" or not is_date_column(table, name):
+        return False
+    try:
+        for _ in time_values(table, name):
+            pass
+    except InvalidError:
+        return False
+    return True
+
+
+def is_date_column(table: Table, name: str) -> bool:
+    """Whether a column holds dates or times by its type, or all of its first values look so.
+
+    Cost: of a text the first batch of rows.
+    """
+    if not isinstance(table, TextTable):
+        return is_time(table, name) or (
+            table.kind(name) == "text" and _look_like_dates(table, name)
+        )
+    return _look_like_dates(table, name)
+
+
+def _look_like_dates(table: Table, name: str) -> bool:
+    try:
+        first = next((texts for (texts,) in table.texts([name], "")), None)
+    except InvalidError:
+        # Whoever reads the file says what is wrong with it.
+        return False
+    return first is not None and look_like_dates(first)
+
+
+def look_like_dates(texts: pa.Array) -> bool:
+    """Whether the first of these texts look like dates in any notation, but for empty ones."""
+    head = texts.slice(0, _LOOKED_AT)
+    given = head.filter(pc.not_equal(head, ""))
+    return len(given) > 0 and bool(pc.all(pc.match_substring_regex(given, _DATE)).as_py())
+
+
+def times_of(table: Table, name: str, *, in_text: bool) -> str | None:
+    """The type that the times of a column have in the data set; `None` for a column of others.
+
+    With `in_text` also texts that look like dates are times.
+    """
+    if not (is_time(table, name) or (in_text and is_date_column(table, name))):
+        return None
+    return STORED[clock_of(table, name)]
+
+
+def has_gaps(table: Table, name: str) -> bool:
+    """Whether a column holds points in time but for some rows, and is not the array `time`."""
+    return name != TIME and is_time(table, name) and table.missing(name) > 0
+
+
+def clock_of(table: Table, name: str) -> Clock:
+    """What the times of a column count from; of a text its first value tells.
+
+    Errors: `InvalidError` for a column that holds no times.
+    """
+    found = KIND.fullmatch(table.kind(name))
+    if found is not None:
+        if found[1] != "timestamp":
+            return "days"
+        return "no zone" if found[3] is None else "zone"
+    if table.kind(name) != "text":
+        dtype = table.dtype(name)
+        if dtype is not None and dtype.kind in "iu":
+            return "numbers"
+        raise InvalidError(
+            f"`{table.path}`: column `{name}`: expected times, found {table.kind(name)}\n"
+            f"hint: write whole numbers, or dates such as {_LAYOUTS}"
+        )
+    for (texts,) in table.texts([name], ""):
+        if (found_clock := clock_of_text(texts)) is not None:
+            return found_clock
+    return "days"
+
+
+def clock_of_text(texts: pa.Array) -> Clock | None:
+    """What times in text count from, by the first one; `None` where all are empty."""
+    given = pc.filter(texts, pc.not_equal(texts, ""))
+    if not len(given):
+        return None
+    text = given[0].as_py()
+    if ":" not in text and "T" not in text:
+        return "days"
+    return "zone" if _has_zone(text) else "no zone"
+
+
+def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
+    """[rows] the times of a column: whole numbers as they are, all else in microseconds since 1970.
+
+    Errors: `InvalidError` with the row of a missing time, of one that is no time, and of one
+    between two microseconds or beyond int64.
+    """
+    first = 0
+    if table.kind(name) != "text":
+        for rows in table.numbers([name], np.dtype(np.int64), "nan"):
+            yield np.ascontiguousarray(rows[:, 0])
+        return
+    has_zone = clock_of(table, name) == "zone"
+    for (texts,) in table.texts([name], ""):
+        yield parsed(f"`{table.path}`: column `{name}`", texts, first, has_zone=has_zone)
+        first += len(texts)
+
+
+def _has_zone(text: str) -> bool:
+    _, _, clock = text.replace("T", " ").partition(" ")
+    return _ZONE.search(clock) is not None
+
+
+def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArray[np.int64]:
+    """Times in text in microseconds since 1970; `first` is the row of the first one.
+
+    Errors: `InvalidError` with the row of a text that is no time.
+    """
+    kind = pa.timestamp("us", "UTC" if has_zone else None)
+    try:
+        return texts.cast(kind).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        row = next(at for at, text in enumerate(texts) if not _is(text, kind))
+    text = texts[row].as_py()
+    where = f"{where}: row {first + row}"
+    if text == "":
+        raise InvalidError(f"{where} has no value, expected a time\nhint: fill it, or leave it out")
+    # One that has a zone where the first one has none, or the other way round.
+    if _is(texts[row], pa.timestamp("us", None if has_zone else "UTC")):
+        has, others = ("no time zone", "one") if has_zone else ("a time zone", "none")
+        raise InvalidError(
+            f"{where}: time `{text}` has {has}, the rows before have {others}\n"
+            "hint: write all times with a time zone, or all without one"
+        )
+    raise InvalidError(f"{where}: `{text}` is no time\nhint: write {_LAYOUTS}")
+
+
+def _is(text: pa.Scalar, kind: pa.DataType) -> bool:
+    try:
+        text.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def whole_times(where: str, values: NDArray[Any], first: int = 0) -> NDArray[np.int64]:
+    """Times that a file has as floats, as whole numbers.
+
+    Errors: `InvalidError` with the row of a fraction, or of a missing time.
+    """
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64)
+    wrong = (values != whole) | ~(np.abs(values) < 2.0**63)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        found = "is missing" if np.isnan(values[row]) else f"is {values[row]}"
+        raise InvalidError(
+            f"{where} holds fractions or missing values, expected whole numbers: row {first + row} "
+            f"{found}"
+        )
+    return whole
+
+
+def are_whole(chunks: Iterable[NDArray[Any]]) -> bool:
+    """Whether all floats are whole numbers of int64, and none is missing.
+
+    Cost: reads the rows up to the first that is not.
+    """
+    for values in chunks:
+        if not bool(((values == np.trunc(values)) & (np.abs(values) < 2.0**63)).all()):
+            return False
+    return True
+
+
+def require_one_scale(arrays: Iterable[tuple[str, str, str | None]]) -> None:
+    """Errors: `InvalidError` where some times have a zone and others have none, and where arrays of
+    one name hold times here and numbers there: samplers compare arrays of one name.
+
+    `arrays` are what messages call them, their names, and the types of those that are times.
+    """
+    zones: dict[str, str] = {}
+    kinds: dict[str, tuple[bool, str]] = {}
+    for where, name, times in arrays:
+        if times is not None:
+            zones.setdefault(times, where)
+        is_other, before = kinds.setdefault(name, (times is not None, where))
+        if is_other != (times is not None):
+            dates, numbers = (where, before) if times is not None else (before, where)
+            raise InvalidError(
+                f"{dates} holds times in microseconds since 1970, {numbers} of the same name holds "
+                "other numbers\nhint: store both as dates, or both as whole numbers; or call one "
+                "otherwise"
+            )
+    if STORED["zone"] in zones and STORED["no zone"] in zones:
+        raise InvalidError(
+            f"{zones[STORED['zone']]} has times with a time zone, {zones[STORED['no zone']]} "
+            "without one\nhint: store all times with a time zone, or all without one"
+        )
+
+
+def require_one_kind(nodes: list[tuple[Table, str]], edges: list[tuple[Table, str]]) -> None:
+    """Errors: `InvalidError` where a column of edges holds whole numbers, and one of the same name
+    holds dates: samplers compare arrays of one name.
+    """
+    dates = {name: table for table, name in [*nodes, *edges] if has_times(table, name)}
+    for table, name in edges:
+        if name in dates and not has_times(table, name) and table.dtype(name) is not None:
+            raise InvalidError(
+                f"`{table.path}`: column `{name}` holds whole numbers, `{dates[name].path}`: "
+                f"column `{name}` holds dates\n"
+                "hint: store both as dates, or both as whole numbers; or call one otherwise"
+            )
+
+
+def require_one_clock(
+    columns: Iterable[tuple[Table, str]], chosen: Iterable[tuple[Table, str]] = ()
+) -> None:
+    """Errors: `InvalidError` where some times have a time zone and others have none, and where the
+    columns that the user chose as times are dates in one table and whole numbers in another.
+
+    Times with a zone count from 1970 in UTC; without one nobody knows.
+    """
+    seen: dict[Clock, str] = {}
+    picked: dict[Clock, str] = {}
+    for table, name in columns:
+        if has_times(table, name):
+            seen.setdefault(clock_of(table, name), f"`{table.path}`: column `{name}`")
+    for table, name in chosen:
+        clock, where = clock_of(table, name), f"`{table.path}`: column `{name}`"
+        seen.setdefault(clock, where)
+        picked.setdefault(clock, where)
+    if "zone" in seen and "no zone" in seen:
+        raise InvalidError(
+            f"{seen['zone']} has a time zone, {seen['no zone']} has none\n"
+            "hint: store all times with a time zone, or all without one"
+        )
+    if "numbers" in picked and len(picked) > 1:
+        dates = next(where for clock, where in picked.items() if clock != "numbers")
+        raise InvalidError(
+            f"{picked['numbers']} holds whole numbers as times, {dates} holds dates\n"
+            "hint: store all times as dates, or all as whole numbers of one unit"
+        )

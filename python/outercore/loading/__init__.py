@@ -1,0 +1,1 @@
+"""Mini-batches of sampled neighbourhoods: seeds, rules, loaders and the sampler."""

@@ -1,0 +1,381 @@
+"""The links of an epoch with their negatives, as seeds of a loader; no PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore import _core
+from outercore.data.csc import Edges, RowOrder, count_links, edge_blocks, first_ids, reading_bytes
+from outercore.data.edge_types import EdgeType, edge_type_key, only_between
+from outercore.errors import InvalidError
+
+if TYPE_CHECKING:
+    from outercore.data.graph import Graph
+
+_TIMED_NODE_BYTES = 16
+"""For each node that negatives are drawn from by time: its place and its time in their order."""
+_ROUNDS = 16
+"""How often a pair that is an edge is drawn again; the last draw stays."""
+_OF_NEGATIVES = 2
+"""What random numbers are for. It is part of every result: keep it."""
+
+
+@dataclass(frozen=True)
+class NegativeLinks:
+    """Pairs of nodes without an edge, drawn for each link of a batch."""
+
+    mode: Literal["binary", "triplet"]
+    """`binary` draws both ends, `triplet` other targets for the source of each link."""
+    amount: float = 1.0
+    """Negatives for each link; a whole number for triplets."""
+    src_weight: NDArray[np.float64] | None = None
+    """How likely each node is drawn as a source; all alike where `None`."""
+    dst_weight: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("binary", "triplet"):
+            raise InvalidError(f"neg_sampling: expected binary or triplet, found `{self.mode}`")
+        if self.amount <= 0 or (self.mode == "triplet" and self.amount != int(self.amount)):
+            raise InvalidError(
+                f"neg_sampling: {self.amount} negatives for each link, expected a number above 0"
+                f"{', a whole one for triplets' if self.mode == 'triplet' else ''}"
+            )
+
+
+@dataclass(frozen=True)
+class LinkBatch:
+    """The links of a batch.
+
+    Shapes: `links` int64 [n], places among all; of sources int64 [n + binary negatives]; of targets
+    likewise, or [n + n x amount] for triplets, whose negatives follow round by round as in PyG: one
+    of each link, then the next one of each.
+    """
+
+    links: NDArray[np.int64]
+    seeds: NDArray[np.int64]
+    """Global ids of the seeds."""
+    source_places: NDArray[np.int64]
+    """Of each source among the batch's nodes of its type."""
+    target_places: NDArray[np.int64]
+    link_of_sources: NDArray[np.int64]
+    """The place in `links` that each source belongs to: a negative to the link of its time."""
+    link_of_targets: NDArray[np.int64]
+    source_times: NDArray[np.int64] | None
+    times: NDArray[np.int64] | None
+    """Of each seed."""
+
+
+class LinkSeeds:
+    """Draws links and negatives of batches: a function of seed, epoch and batch alone."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        edge_type: EdgeType,
+        index: NDArray[Any] | None,
+        times: NDArray[Any] | None,
+        negatives: NegativeLinks | None,
+        *,
+        seed: int,
+        shuffle: bool,
+        is_disjoint: bool,
+        node_times: str | None,
+        edge_times: str | None,
+        sees_equal: bool,
+    ) -> None:
+        """`index` [2, links] within the types of the ends, `None` for all edges; `times` [links].
+
+        Both may be of any whole number, and are looked at as they are: a copy would be memory
+        beside the caller's.
+        """
+        self._graph, self._edge_type, self._given = graph, edge_type, index
+        self._times, self._negatives = times, negatives
+        self._seed, self._shuffle, self._is_disjoint = seed, shuffle, is_disjoint
+        self._node_times, self._edge_times, self._sees_equal = node_times, edge_times, sees_equal
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is read from disk again: a mapped file would be copied as a whole."""
+        lazy = ("_edges", "_ends", "_index")
+        return {name: value for name, value in self.__dict__.items() if name not in lazy}
+
+    @cached_property
+    def count(self) -> int:
+        """Links of an epoch."""
+        if self._given is not None:
+            return int(self._given.shape[1])
+        return count_links(self._graph, self._edge_type)
+
+    @property
+    def memory(self) -> int:
+        """Bytes in memory beside what the caller gave: all edges as links, nodes by time, sums."""
+        links = 0 if self._given is not None else self._link_bytes
+        return links + self._drawable_bytes
+
+    @property
+    def reading_memory(self) -> int:
+        """`memory` while the edges are read, before there are batches."""
+        if self._given is not None:
+            return self.memory
+        return self.memory + reading_bytes(self._graph, self._edge_type)
+
+    @property
+    def _link_bytes(self) -> int:
+        return 2 * id_type(self._graph, self._edge_type).itemsize * self.count
+
+    @property
+    def _drawable_bytes(self) -> int:
+        if self._negatives is None:
+            return 0
+        source, _, target = self._edge_type
+        # Triplets keep the sources of their links.
+        ends = [(target, self._negatives.dst_weight)]
+        if self._negatives.mode == "binary":
+            ends.append((source, self._negatives.src_weight))
+        nodes = self._graph.node_types
+        of_time = sum(_TIMED_NODE_BYTES * nodes[end] for end, _ in ends if self._times_key(end))
+        return of_time + sum(8 * nodes[end] for end, weights in ends if weights is not None)
+
+    @cached_property
+    def _index(self) -> NDArray[Any]:
+        """The links; read at the first batch where they are all edges."""
+        if self._given is not None:
+            return self._given
+        return all_links(self._graph, self._edge_type)
+
+    def places(self, epoch: int, part: slice) -> NDArray[np.int64]:
+        """Places of the links at `part` of the order of an epoch."""
+        if not self._shuffle:
+            return np.arange(part.start, part.stop)
+        found: NDArray[np.int64] = _core.shuffled(
+            self.count, self._seed, epoch, part.start, part.stop
+        )
+        return found
+
+    def batch(self, epoch: int, number: int, part: slice) -> LinkBatch:
+        """The links at `part` of the epoch's order, with negatives."""
+        links = self.places(epoch, part)
+        sources, targets = (self._index[end, links].astype(np.int64) for end in (0, 1))
+        own = np.arange(len(links))
+        if self._negatives is None:
+            return self._seeds(links, sources, targets, own, own)
+        extra = ceil(self._negatives.amount * len(links))
+        is_triplet = self._negatives.mode == "triplet"
+        # Binary negatives in turn, so that each time has as many.
+        of = np.repeat(own, int(self._negatives.amount)) if is_triplet else np.resize(own, extra)
+        now = self._times_of(links[of])
+        random = _generator(self._seed, _OF_NEGATIVES, epoch, number)
+        drawn = self._drawn(len(of), sources[of] if is_triplet else None, now, random)
+        if is_triplet:
+            # Drawn link by link.
+            order = np.arange(len(of)).reshape(len(links), -1).T.reshape(-1)
+            of, drawn = of[order], drawn[:, order]
+        of_targets = np.concatenate([own, of])
+        targets = np.concatenate([targets, drawn[1]])
+        if is_triplet:
+            return self._seeds(links, sources, targets, own, of_targets)
+        return self._seeds(
+            links, np.concatenate([sources, drawn[0]]), targets, of_targets, of_targets
+        )
+
+    def _times_of(self, links: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return None if self._times is None else self._times[links].astype(np.int64)
+
+    def _drawn(
+        self,
+        count: int,
+        fixed: NDArray[np.int64] | None,
+        now: NDArray[np.int64] | None,
+        random: np.random.Generator,
+    ) -> NDArray[np.int64]:
+        """Pairs int64 [2, count]; sources as `fixed` where given."""
+        pairs = np.empty((2, count), np.int64)
+        if fixed is not None:
+            pairs[0] = fixed
+        wrong = np.arange(count)
+        for _ in range(_ROUNDS):
+            at = None if now is None else now[wrong]
+            if fixed is None:
+                pairs[0, wrong] = self._ends[0].draw(len(wrong), at, random)
+            pairs[1, wrong] = self._ends[1].draw(len(wrong), at, random)
+            again = pairs[:, wrong]
+            is_edge = np.zeros(len(wrong), bool)
+            if self._edge_type in self._graph.edge_types:
+                is_edge = self._edges.has(again[0], again[1], at)
+            if self._edge_type[0] == self._edge_type[2]:
+                is_edge |= again[0] == again[1]
+            wrong = wrong[is_edge]
+            if not len(wrong):
+                break
+        return pairs
+
+    @cached_property
+    def _ends(self) -> tuple[_Drawable, _Drawable]:
+        source, _, target = self._edge_type
+        assert self._negatives is not None
+        return (
+            self._drawable(source, self._negatives.src_weight),
+            self._drawable(target, self._negatives.dst_weight),
+        )
+
+    def _drawable(self, node_type: str, weights: NDArray[np.float64] | None) -> _Drawable:
+        key = self._times_key(node_type)
+        times = None if key is None else self._graph.array(key)
+        return _Drawable(self._graph.node_types[node_type], times, self._sees_equal, weights)
+
+    def _times_key(self, node_type: str) -> str | None:
+        """The array that says from when on nodes of a type are there."""
+        if self._node_times is None:
+            return None
+        key = f"nodes/{node_type}/{self._node_times}"
+        return key if key in self._graph.arrays else None
+
+    @cached_property
+    def _edges(self) -> Edges:
+        return Edges(self._graph, self._edge_type, self._edge_times)
+
+    def _seeds(
+        self,
+        links: NDArray[np.int64],
+        sources: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        of_sources: NDArray[np.int64],
+        of_targets: NDArray[np.int64],
+    ) -> LinkBatch:
+        source_type, _, target_type = self._edge_type
+        first = first_ids(self._graph)
+        ends = [first[source_type] + sources, first[target_type] + targets]
+        same = source_type == target_type
+        source_times, target_times = self._times_of(links[of_sources]), None
+        times = None
+        if source_times is not None:
+            target_times = self._times_of(links[of_targets])
+            times = np.concatenate([source_times, target_times])
+        if self._is_disjoint:
+            seeds = np.concatenate(ends)
+            source_places = np.arange(len(sources))
+            target_places = np.arange(len(targets)) + (len(sources) if same else 0)
+        elif same:
+            seeds, places = _distinct(np.concatenate(ends))
+            source_places, target_places = np.split(places, [len(sources)])
+        else:
+            seeds_of, source_places = _distinct(ends[0])
+            others, target_places = _distinct(ends[1])
+            seeds = np.concatenate([seeds_of, others])
+        return LinkBatch(
+            links,
+            seeds,
+            source_places,
+            target_places,
+            of_sources,
+            of_targets,
+            source_times,
+            times,
+        )
+
+
+class _Drawable:
+    """Nodes that negatives are drawn from; with times, those that are there by then."""
+
+    def __init__(
+        self,
+        count: int,
+        times: NDArray[Any] | None,
+        sees_equal: bool,
+        weights: NDArray[np.float64] | None,
+    ) -> None:
+        self._count, self._side = count, "right" if sees_equal else "left"
+        self._by_time = None if times is None else np.argsort(times, kind="stable")
+        self._sorted = None if times is None else np.asarray(times)[self._by_time]
+        self._sums = None
+        if weights is not None:
+            in_order = weights if self._by_time is None else weights[self._by_time]
+            self._sums = np.concatenate([[0.0], np.cumsum(in_order)])
+
+    def draw(
+        self, count: int, now: NDArray[np.int64] | None, random: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """`count` nodes, each there at its time.
+
+        Errors: `InvalidError` where no node is, or none with a weight.
+        """
+        there = np.full(count, self._count)
+        if now is not None and self._sorted is not None:
+            there = np.searchsorted(self._sorted, now, side=self._side)  # type: ignore[call-overload]
+        within = there if self._sums is None else self._sums[there]
+        if count and not within.min() > 0:
+            at = "" if now is None else f" at time {int(now[np.argmin(within)])}"
+            raise InvalidError(
+                f"negatives: no node to draw from is there{at}\n"
+                "hint: drop the earliest links, or sample without negatives"
+            )
+        if self._sums is None:
+            places = random.integers(there)
+        else:
+            drawn = np.searchsorted(self._sums, random.random(count) * within, side="right")
+            places = np.minimum(drawn, there) - 1
+        return places if self._by_time is None else self._by_time[places]
+
+
+def id_type(graph: Graph, edge_type: EdgeType) -> np.dtype[Any]:
+    """The type that ids within the types of the ends fit into."""
+    nodes = max(graph.node_types[edge_type[0]], graph.node_types[edge_type[2]])
+    return np.dtype(np.int32 if nodes <= 1 << 31 else np.int64)
+
+
+def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[Any]:
+    """All edges of a type as [2, edges], in the order of the imported rows.
+
+    The two directions of an undirected edge follow each other.
+
+    Cost: 8 bytes an edge in memory, 16 in a graph of more than 2^31 nodes; `reading_bytes` besides
+    while they are read. One pass over the edges, or two where a row is not one edge.
+    """
+    links = np.empty((2, count_links(graph, edge_type)), id_type(graph, edge_type))
+    order = RowOrder(graph, edge_type)
+    for first, sources, targets, rows in edge_blocks(graph, edge_type):
+        places = order.places(first, rows)
+        links[0, places], links[1, places] = sources, targets
+    return links
+
+
+def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> EdgeType:
+    """An edge type that is there, or the only one between a pair of node types.
+
+    Links that `may_lack_edges` may also be of another type where nothing leads between its ends.
+
+    Errors: `InvalidError` for one that is not; for a pair with several.
+    """
+    known = graph.edge_types if graph.is_typed else [("node", "edge", "node")]
+    if isinstance(given, (tuple, list)) and tuple(given) in known:
+        source, relation, target = given
+        return source, relation, target
+    if isinstance(given, (tuple, list)) and (between := only_between(given, known)) is not None:
+        return between
+    if may_lack_edges and isinstance(given, (tuple, list)) and len(given) in (2, 3):
+        source, relation, target = given[0], given[1] if len(given) == 3 else "to", given[-1]
+        is_new = (source, target) not in {(one[0], one[2]) for one in known}
+        if is_new and {source, target} <= set(graph.node_types):
+            return source, relation, target
+    raise InvalidError(
+        f"edge_label_index: edge type {given!r} is not in the graph\n"
+        f"hint: it has {', '.join(edge_type_key(one) for one in known)}"
+    )
+
+
+def _distinct(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ids, each once in the order of their first appearance, and the place of each."""
+    found, first, places = np.unique(ids, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(len(found), np.int64)
+    rank[order] = np.arange(len(found))
+    return found[order], rank[places.reshape(-1)]
+
+
+def _generator(seed: int, purpose: int, *place: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, purpose, *place))))

@@ -1,0 +1,133 @@
+"""What the arguments of PyG's loaders and of PyTorch's ``DataLoader`` do in ours: one table.
+
+Arguments that a loader has itself, such as ``batch_size``, are not in it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any
+
+from outercore.base.likeness import closest
+from outercore.errors import InvalidError, UnsupportedError
+from outercore.loading.seed_code import SeedCode
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument that is accepted at its default."""
+
+    default: Any
+    because: str = ""
+    """Why another value has no effect; empty where it is refused."""
+    instead: str = ""
+    """What to write where it is refused; `{seeds}` are the input nodes at `places`."""
+    places: str = ""
+    """Code for places in the input nodes, or links; empty where it is all of them, as tensors."""
+    instead_of_links: str = ""
+    """The same for loaders of links, where it differs."""
+
+
+_NO_WORKERS = "the core has threads of its own, see `threads`"
+
+ARGUMENTS: Mapping[str, Argument] = {
+    "num_workers": Argument(0, _NO_WORKERS),
+    "persistent_workers": Argument(False, _NO_WORKERS),
+    "worker_init_fn": Argument(None, _NO_WORKERS),
+    "multiprocessing_context": Argument(None, _NO_WORKERS),
+    "timeout": Argument(0, _NO_WORKERS),
+    "filter_per_worker": Argument(None, _NO_WORKERS),
+    "prefetch_factor": Argument(None, "batches are made ahead, see `look_ahead`"),
+    "in_order": Argument(True, "batches always come in order"),
+    "is_sorted": Argument(False, "the edges of a data set are sorted"),
+    "dataset": Argument(None, "as in PyG; the data set is `data`"),
+    "collate_fn": Argument(None, "as in PyG; `transform` is called with every batch"),
+    "pin_memory_device": Argument("", "`pin_memory` is for the current device"),
+    "directed": Argument(
+        True, instead="`subgraph_type='induced'` has all edges between the nodes of a batch"
+    ),
+    "generator": Argument(None, instead="`seed=generator.initial_seed()`"),
+    "transform_sampler_output": Argument(
+        None,
+        instead="`transform=lambda batch: batch` gets `edge_index`, `n_id`, `e_id` and `x`",
+    ),
+    "neighbor_sampler": Argument(
+        None,
+        instead="`torch_geometric.loader.NodeLoader({graph}.pyg(), neighbor_sampler, {seeds})`",
+        instead_of_links=(
+            "`torch_geometric.loader.LinkLoader({graph}.pyg(), neighbor_sampler, {seeds})`"
+        ),
+    ),
+    "custom_cls": Argument(
+        None, instead="`transform=lambda batch: custom_cls.from_dict(batch.to_dict())`"
+    ),
+    "input_id": Argument(None, instead="`input_id[batch.input_id]` are those of a batch"),
+    "sampler": Argument(
+        None,
+        instead="`input_nodes={seeds}` is visited in the order of the sampler",
+        instead_of_links="`edge_label_index={seeds}` is visited in the order of the sampler",
+        places="list(sampler)",
+    ),
+    "batch_sampler": Argument(
+        None,
+        instead="`input_nodes={seeds}` with `batch_size`",
+        instead_of_links="`edge_label_index={seeds}` with `batch_size`",
+        places="sum(batch_sampler, [])",
+    ),
+}
+"""By name; the guide `docs/guides/pyg.md` shows it."""
+
+
+def check_arguments(
+    given: Mapping[str, Any], loader: type, seeds: Callable[[], SeedCode], *, of_links: bool
+) -> None:
+    """Accepts arguments at their defaults, and with a warning those that mean nothing here.
+
+    `seeds` gives the code for hints; the links, not the nodes, where the loader is `of_links`.
+
+    Errors: `UnsupportedError` for one that is not supported; `InvalidError` for one that neither
+    PyG nor PyTorch has.
+    """
+    without_effect: dict[str, list[str]] = {}
+    for name, value in given.items():
+        argument = ARGUMENTS.get(name)
+        if argument is None:
+            raise _unknown(name, loader)
+        if value is argument.default or _equal(value, argument.default):
+            continue
+        if argument.instead:
+            instead = (argument.instead_of_links if of_links else "") or argument.instead
+            hint = seeds().fill(instead, argument.places) if "{" in instead else instead
+            raise UnsupportedError(f"`{name}` is not supported\nhint: {hint}")
+        without_effect.setdefault(argument.because, []).append(f"`{name}`")
+    for because, names in without_effect.items():
+        # At one place for all loaders, so that Python shows each text once.
+        warnings.warn(f"{', '.join(names)}: no effect, {because}", stacklevel=1)
+
+
+def refuse_arguments(given: Mapping[str, Any], loader: type, instead: Mapping[str, str]) -> None:
+    """Errors: `InvalidError` for arguments that a loader decides; `instead` says what to write."""
+    for name in given:
+        if name in instead:
+            raise InvalidError(
+                f"{loader.__name__}: unknown argument `{name}`\nhint: {instead[name]}"
+            )
+
+
+def _unknown(name: str, loader: type) -> InvalidError:
+    # What the loaders themselves take, and not what they hand on.
+    kinds = [kind for kind in loader.__mro__ if kind.__name__.endswith(("Loader", "Sampler"))]
+    methods = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
+    takes = {one for method in methods for one in getattr(method, "__annotations__", {})}
+    known = sorted(takes - {"options", "others", "return"})
+    guess = closest(name, [*known, *ARGUMENTS])
+    hint = f"did you mean `{guess}`?" if guess else f"known: {', '.join(known)}"
+    return InvalidError(f"{loader.__name__}: unknown argument `{name}`\nhint: {hint}")
+
+
+def _equal(value: Any, default: Any) -> bool:
+    """Whether a number or a text equals the default; anything else does not."""
+    return isinstance(value, (Number, str)) and bool(value == default)

@@ -1,0 +1,124 @@
+"""``loader.data``: the data set of a loader with the attributes of PyG's ``Data``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.nn.models import basic_gnn
+
+from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.graph import Graph
+from outercore.data.split_names import find_split
+from outercore.data.stores import FeatureStore
+from outercore.loading.link_seeds import all_links
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class LoaderData(Graph):
+    """A `Graph` with the attributes of PyG's ``Data``, or of ``HeteroData``: ``x``, ``y``,
+    ``edge_index``, ``edge_weight``, ``train_mask`` and the like.
+
+    Cost: an array is read when it is used: ``data.x[ids]`` reads rows, ``data.x.to("cpu")`` all.
+    ``edge_index`` and masks are whole.
+
+    Example:
+        >>> import outercore as oc
+        >>> data = oc.NeighborLoader(tiny_dataset, [5], memory="16MiB").data
+        >>> data.num_nodes, data.x.shape, data.x[[3, 1]].shape
+        (200, torch.Size([200, 8]), torch.Size([2, 8]))
+    """
+
+    @classmethod
+    def of(cls, graph: Graph) -> Self:
+        """The same data set in the same state."""
+        made = cls.__new__(cls)
+        made.__dict__.update(graph.__dict__)
+        return made
+
+    def __getitem__(self, of_type: str | EdgeType) -> DataOfType:
+        """What a type of nodes or edges has, in a graph of several types.
+
+        Raises:
+            KeyError: there is no such type.
+        """
+        if of_type not in self.node_types and of_type not in self.edge_types:
+            raise KeyError(of_type)
+        return DataOfType(self, of_type)
+
+    if not TYPE_CHECKING:  # Else a type checker would accept any name.
+
+        def __getattr__(self, name: str) -> Any:
+            if not (name.startswith("_") or self.is_typed):
+                edges = self.edge_types[0] if self.edge_types else None
+                for of_type in ("node", edges):
+                    if of_type and (found := attribute(self, of_type, name)) is not None:
+                        return found
+            return super().__getattr__(name)
+
+
+class DataOfType:
+    """The attributes of one type."""
+
+    def __init__(self, data: LoaderData, of_type: str | EdgeType) -> None:
+        """Of `data`; nothing is read."""
+        self._data, self._type = data, of_type
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of the type."""
+        return self._data.node_types[str(self._type)]
+
+    def __getattr__(self, name: str) -> Any:
+        found = None if name.startswith("_") else attribute(self._data, self._type, name)
+        if found is None:
+            raise AttributeError(f"{self._type!r} has no attribute `{name}`")
+        return found
+
+
+def attribute(graph: Graph, of_type: str | EdgeType, name: str) -> Any:
+    """The attribute of a type as PyG calls it; `None` where there is none."""
+    if isinstance(of_type, tuple):
+        if name == "edge_index":
+            return torch.from_numpy(all_links(graph, of_type).astype(np.int64))
+        key = edge_type_key(of_type) if graph.is_typed else "edge"
+        array = name.removeprefix("edge_")
+        if name == array or f"edges/{key}/{array}" not in graph.arrays:
+            return None
+        return FeatureStore(graph).view(group_name=of_type, attr_name=array)
+    roles = graph.manifest.get("roles", {})
+    of_role = {"x": graph.features_of(of_type), "y": roles.get("labels")}.get(name)
+    if of_role is not None and of_role.split("/")[1] == of_type:
+        name = of_role.split("/", 2)[2]
+    if f"nodes/{of_type}/{name}" in graph.arrays:
+        return FeatureStore(graph).view(group_name=of_type, attr_name=name)
+    split = find_split(name.removesuffix("_mask"), graph.splits)
+    if name.endswith("_mask") and split and graph.labelled_type in (None, of_type):
+        return _mask(graph, of_type, split)
+    return None
+
+
+def _mask(graph: Graph, node_type: str, split: str) -> Tensor:
+    mask = torch.zeros(graph.node_types[node_type], dtype=torch.bool)
+    mask[torch.from_numpy(graph.split(split))] = True
+    return mask
+
+
+def take_for_inference(loader: type) -> None:
+    """Lets ``model.inference(loader)`` of PyG's models take loaders of this class, too.
+
+    It asserts ``isinstance(loader, NeighborLoader)`` of a name in its module. That name becomes a
+    class that takes both. A subclass of PyG's loader would be a ``DataLoader``, which Lightning,
+    Accelerate and others build again with a sampler of their own.
+    """
+    theirs = basic_gnn.NeighborLoader
+
+    class Taken(type):
+        def __instancecheck__(cls, one: Any) -> bool:
+            return isinstance(one, (theirs, loader))
+
+    basic_gnn.NeighborLoader = Taken(theirs.__name__, (theirs,), {"__module__": __name__})

@@ -1,0 +1,102 @@
+"""Code of the user's own: where it comes from, and what tells one text from another.
+
+A run says which code it was made with, but code is only ever taken from whoever calls: opening
+somebody else's run runs nothing of theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from outercore.base.likeness import suggestion
+from outercore.errors import InvalidError, NotFoundError
+
+
+def is_place(text: str) -> bool:
+    """Whether a text names code in a file, as `FILE.py:NAME` does.
+
+    Example:
+        >>> is_place("models/mine.py:Deep"), is_place("sage")
+        (True, False)
+    """
+    where, _, name = text.rpartition(":")
+    return where.endswith(".py") and name.isidentifier()
+
+
+def from_place(what: str, place: str, example: str) -> Any:
+    """What has the name NAME in the file of `FILE.py:NAME`, which is run for it.
+
+    Errors: `InvalidError` for another text, and for a file that fails; `NotFoundError` for the file
+    or the name. They begin with `what`.
+    """
+    if not is_place(place):
+        raise InvalidError(
+            f"{what}: expected `FILE.py:NAME`, found `{place}`\nhint: for example `{example}`"
+        )
+    where, _, name = place.rpartition(":")
+    module = _from_file(what, Path(where))
+    if not hasattr(module, name):
+        names = [one for one in vars(module) if not one.startswith("_")]
+        raise NotFoundError(
+            f"{what} `{place}`: `{where}` has no `{name}`\n"
+            f"hint: {suggestion(name, names, otherwise='it has')}"
+        )
+    return getattr(module, name)
+
+
+def place_of(value: Any) -> str:
+    """The module and the name of a function, a class or an instance's class.
+
+    Example:
+        >>> place_of(max)
+        'builtins:max'
+    """
+    while isinstance(value, functools.partial):
+        value = value.func
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def digest_of(value: Any) -> str:
+    """Of the own text of a function, a class or an instance's class; empty where Python knows none.
+
+    What it calls is not looked at.
+    """
+    bound = ""
+    while isinstance(value, functools.partial):
+        bound += f"{value.args}{value.keywords}"
+        value = value.func
+    if not (inspect.isfunction(value) or inspect.ismethod(value) or inspect.isclass(value)):
+        value = type(value)
+    try:
+        text = inspect.getsource(value) + bound
+    except (OSError, TypeError):
+        return ""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _from_file(what: str, path: Path) -> Any:
+    if not path.is_file():
+        raise NotFoundError(f"{what}: no file `{path}`")
+    # Two files of one name are two modules: `inspect` looks their texts up by it.
+    digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]
+    name = f"outercore_own_{path.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where `inspect` and the file's own dataclasses look for it.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise InvalidError(f"{what}: `{path}` fails: {type(error).__name__}: {error}") from error
+    return module

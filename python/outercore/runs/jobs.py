@@ -1,0 +1,69 @@
+"""Functions for every job: plan one, resume a run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from outercore.base.likeness import hint_like
+from outercore.base.other_libraries import FUNCTIONS
+from outercore.data.directories import is_data_set, made_by
+from outercore.data.graph import Source, root_of
+from outercore.errors import InvalidError, NotFoundError
+
+_JOBS = {"train": "outercore.training", "embed": "outercore.embedding"}
+"""The rooms of jobs. They are above this one, so they are imported when a job is asked for."""
+_ALGORITHMS = "outercore.analytics"
+
+
+def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
+    """Show how a job would use its memory, before it is done.
+
+    Args:
+        job: `train`, `embed`, or the name of an algorithm such as `pagerank`.
+        data_set: its directory, or an opened graph.
+        options: those of the job, such as `memory="2GiB"`.
+
+    Returns:
+        Bytes and rates by name, as `outercore plan JOB --json` prints them.
+
+    Raises:
+        BudgetError: the budget is too small; the message has the least that works.
+        InvalidError: no such job or option.
+    """
+    if job in _JOBS:
+        given = root_of(data_set) if job == "embed" else data_set
+        return import_module(_JOBS[job]).plan(given, **options)
+    analytics = import_module(_ALGORITHMS)
+    if job not in analytics.ALGORITHMS:
+        jobs = (*_JOBS, *analytics.ALGORITHMS)
+        advice = FUNCTIONS.get(job, "")
+        hint = f"\nhint: {advice}" if advice else hint_like(job, jobs)
+        raise InvalidError(f"plan: expected one of {', '.join(jobs)}; found `{job}`{hint}")
+    return analytics.plan(job, data_set, **options)
+
+
+def resume(run: str | Path, **options: Any) -> Any:
+    """Continue a run from its last checkpoint, to the bits that it would have had uninterrupted.
+
+    Args:
+        run: run directory of `oc.train`, `oc.embed`, or of an algorithm.
+        options: those of `resume` in `outercore.training`, `outercore.embedding` or
+            `outercore.analytics`; for example `epochs=40` continues a finished embedding.
+
+    Returns:
+        What the job returned: the run record of a training, an `EmbedResult`, a `Run`.
+
+    Raises:
+        NotFoundError: no run there.
+        InvalidError: a data set; an array that the run reads has changed; an option that a run
+            keeps as it was.
+    """
+    if (job := made_by(Path(run))) is not None:
+        return import_module(_JOBS.get(job, _ALGORITHMS)).resume(run, **options)
+    give = "hint: give a run directory of `outercore train`, `embed` or `run`"
+    if is_data_set(Path(run)):
+        raise InvalidError(f"run `{run}`: this is a data set\n{give}")
+    missing = "no `config.json` there" if Path(run).exists() else "no such directory"
+    raise NotFoundError(f"run `{run}`: {missing}\n{give}")

@@ -1,0 +1,124 @@
+"""The figures of embedding runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from outercore.runs.report.drawing import budget_bar, byte_unit, counted, empty, time_unit
+from outercore.runs.report.runs import EmbeddingRun
+
+_MOST_STATES = 1500
+
+
+def moved(run: EmbeddingRun) -> go.Figure:
+    """Bytes that epochs read and wrote beside those of the plan."""
+    keys = (("bytes_read", "read", "#4269d0"), ("bytes_written", "written", "#ff725c"))
+    planned = run.order["bytes_between"]
+    by_key = {key: [epoch["counters"].get(key, 0) for epoch in run.epochs] for key, _, _ in keys}
+    unit = byte_unit([planned, *(size for sizes in by_key.values() for size in sizes)])
+    figure = empty(f"Partitions moved: {run.name}", "epoch", unit.name)
+    for key, name, chosen in keys:
+        sizes = unit.of(by_key[key])
+        figure.add_bar(x=run.numbers, y=sizes, name=name, marker={"color": chosen})
+    figure.add_scatter(
+        x=run.numbers,
+        y=unit.of([planned] * len(run.numbers)),
+        name="plan, each way",
+        mode="lines",
+        line={"color": "#8b93a1", "dash": "dash"},
+    )
+    figure.update_layout(barmode="group")
+    counted(figure, max(run.numbers, default=1))
+    return figure
+
+
+def waits(run: EmbeddingRun) -> go.Figure:
+    """Seconds of swaps by epoch: those behind which something was trained, and the others; and
+    those of waiting for triples."""
+    counters = [epoch["counters"] for epoch in run.epochs]
+    waited = [one.get("waited_s", 0.0) for one in counters]
+    hidden = [
+        max(one.get("swap_s", 0.0) - wait, 0.0) for one, wait in zip(counters, waited, strict=True)
+    ]
+    # A run of an earlier release has not counted them.
+    for_triples = [one.get("triples_waited_s", 0.0) for one in counters]
+    unit = time_unit(map(sum, zip(hidden, waited, for_triples, strict=True)))
+    figure = empty(f"Swaps and waits: {run.name}", "epoch", unit.name)
+    for name, seconds, chosen in (
+        ("swaps behind training", hidden, "#3ca951"),
+        ("waited for swaps", waited, "#ff725c"),
+        ("waited for triples", for_triples, "#efb118"),
+    ):
+        values = unit.of(seconds)
+        figure.add_bar(x=run.numbers, y=values, name=name, marker={"color": chosen})
+    figure.update_layout(barmode="stack")
+    counted(figure, max(run.numbers, default=1))
+    return figure
+
+
+def order(run: EmbeddingRun) -> go.Figure:
+    """The order of partitions as a grid: which ones are in memory in which buffer state."""
+    found = run.order
+    states: list[list[int]] = found["states"]
+    shown = states[:_MOST_STATES]
+    count = run.record["plan"]["partitions"]
+    title = f"Order `{found['kind']}` of {run.name}: {len(states):,} buffer states"
+    if len(shown) < len(states):
+        title += f", the first {len(shown):,} shown"
+    figure = empty(title, "buffer state", "partition")
+    before: set[int] = set()
+    # 1: in memory; 2: came with this state.
+    columns = []
+    for state in shown:
+        columns.append(
+            [(2 if part not in before else 1) if part in state else 0 for part in range(count)]
+        )
+        before = set(state)
+    figure.add_heatmap(
+        z=[list(row) for row in zip(*columns, strict=True)],
+        zmin=0,
+        zmax=2,
+        colorscale=[
+            [0.0, "rgba(0,0,0,0)"],
+            [0.33, "rgba(0,0,0,0)"],
+            [0.33, "#97bbf5"],
+            [0.67, "#97bbf5"],
+            [0.67, "#4269d0"],
+            [1.0, "#4269d0"],
+        ],
+        showscale=False,
+        xgap=0.5 if len(shown) < 200 else 0,
+        ygap=0.5 if count < 100 else 0,
+        hovertemplate="state %{x}, partition %{y}<extra></extra>",
+    )
+    figure.update_layout(hovermode="closest", height=max(260, min(620, 90 + 14 * count)))
+    figure.update_yaxes(autorange="reversed")
+    return figure
+
+
+def memory(run: EmbeddingRun) -> go.Figure:
+    """How the budget was divided."""
+    plan = run.record["plan"]
+    figure = budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
+    # Room for the names of all parts.
+    figure.update_layout(height=320, legend={"y": -0.3})
+    return figure
+
+
+def figures(runs: Sequence[EmbeddingRun], part: str) -> go.Figure:
+    """MRR by protocol: the same tables, asked in different ways."""
+    figure = empty(f"MRR of the {part} triples by protocol", "", "MRR")
+    for name in ("filtered", "raw"):
+        labels, values = [], []
+        for run in runs:
+            for one in run.metrics:
+                if one["part"] == part and one.get(name) is not None:
+                    prefix = f"{run.name}: " if len(runs) > 1 else ""
+                    labels.append(f"{prefix}{one['candidates']}")
+                    values.append(one[name]["mrr"])
+        figure.add_bar(x=labels, y=values, name=name)
+    figure.update_layout(barmode="group", hovermode="closest")
+    figure.update_yaxes(range=[0, 1])
+    return figure

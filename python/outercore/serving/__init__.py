@@ -1,0 +1,1 @@
+"""Predictions over HTTP: the server, its client, and feature layouts made for it."""

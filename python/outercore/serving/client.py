@@ -1,0 +1,457 @@
+"""A client of `outercore serve`: NumPy in, NumPy out, and the errors of this package."""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from io import BytesIO
+from typing import Any, Literal
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from outercore.base.display import ShortRepr
+from outercore.errors import (
+    BudgetError,
+    DeviceError,
+    InternalError,
+    InvalidError,
+    NoSpaceError,
+    NotFoundError,
+    OutercoreError,
+    UnsupportedError,
+)
+
+_MOST_PAUSE_S = 1.0
+"""Between two looks how far an analysis is."""
+
+_DTYPES = {"INT64": np.int64, "FP32": np.float32}
+
+_ERRORS: dict[int, type[OutercoreError]] = {
+    400: InvalidError,
+    401: UnsupportedError,
+    403: UnsupportedError,
+    404: NotFoundError,
+    405: UnsupportedError,
+    408: DeviceError,
+    409: InvalidError,
+    412: InvalidError,
+    413: InvalidError,
+    415: InvalidError,
+    429: BudgetError,
+    503: DeviceError,
+    504: DeviceError,
+    507: NoSpaceError,
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(ShortRepr):
+    """What a model says of nodes, edges or graphs, and how new the graph was."""
+
+    outputs: dict[str, NDArray[Any]]
+    """By name: `prediction`, `probability`, `score`, as the model has them."""
+    seed: int
+    lsn: int
+    """Number of the last update that the prediction has seen."""
+    version: str
+    """That of the model."""
+    age_ms: int | None = None
+    """How long ago a server without updates has read the graph, in milliseconds. `None` for a
+    server with updates: it has seen all of them."""
+
+    @property
+    def prediction(self) -> NDArray[Any]:
+        """A class, labels or numbers for each node or graph."""
+        return self.outputs["prediction"]
+
+    @property
+    def probability(self) -> NDArray[Any]:
+        """Of each class, label or edge, float32."""
+        return self.outputs["probability"]
+
+    @property
+    def score(self) -> NDArray[Any]:
+        """Of each edge, float32: the larger, the more likely."""
+        return self.outputs["score"]
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """Updates that are durable."""
+
+    lsn: int
+    """A prediction with this `min_lsn` has seen them."""
+    results: list[dict[str, Any]]
+    """Of each update: `node` or `edge`, the new id; `graph` and `first_node` of a new graph;
+    `removed`, how many edges; or `updated`."""
+
+
+@dataclass(frozen=True, repr=False)
+class Analysis(ShortRepr):
+    """What an algorithm found in the whole graph."""
+
+    values: NDArray[Any]
+    """One value a node, by node id, in the dtype of the function in `outercore.analytics`."""
+    facts: dict[str, Any]
+    """What is worth saying beside the values: iterations, components, and the like."""
+    lsn: int
+    """Number of the last update that it has seen."""
+
+
+class Client:
+    """Asks a server for predictions, and changes its graph; a context manager.
+
+    It keeps one connection open, so it is for one thread at a time.
+
+    Example:
+        with oc.Client("http://127.0.0.1:8100", "first") as client:
+            written = client.add_edge(7, 9)
+            classes = client.predict([7, 9], min_lsn=written.lsn).prediction
+    """
+
+    def __init__(
+        self, url: str, model: str, *, token: str | None = None, timeout_s: float = 60.0
+    ) -> None:
+        """Connects with the first request.
+
+        Args:
+            url: where the server answers, such as `http://127.0.0.1:8100`.
+            model: name of the model.
+            token: where the server has tokens. Of `https://` addresses the certificate is checked
+                against those that Python trusts; `SSL_CERT_FILE` names others.
+            timeout_s: seconds that the server may be silent.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidError(f"url: expected `http://HOST:PORT`, found `{url}`")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise InvalidError("token: expected printable ASCII characters")
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+        self._url = url
+        self._path = parts.path.rstrip("/")
+        self._model = model
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._input: str | None = None
+
+    def predict(
+        self,
+        ids: ArrayLike | None = None,
+        *,
+        x: ArrayLike | None = None,
+        edge_index: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        edge_directions: Literal["one", "both"] | None = None,
+        seed: int = 0,
+        min_lsn: int = 0,
+        deadline_ms: int | None = None,
+    ) -> Prediction:
+        """What the model says of nodes, edges or graphs, whichever it was trained on.
+
+        `x`, `edge_index` and `batch` are inline nodes, edges and graphs: only this prediction sees
+        them. In `edge_index` and `ids`, `-1 - k` is the k-th inline node, in NumPy `~k`. If the
+        model predicts graphs, `edge_index` counts the inline nodes from 0, as in PyG.
+
+        Args:
+            ids: of nodes or graphs; of edges pairs of nodes, n x 2. Without them the prediction is
+                of all inline nodes or graphs.
+            x: features of inline nodes, n x columns, float32 or int64 categories.
+            edge_index: sources and targets of inline edges, 2 x m; one end is an inline node.
+            batch: graph of each inline node, ascending from 0; without it there is one graph.
+            edge_directions: how `edge_index` lists the edges of an undirected data set: `"both"`,
+                each in both directions, as PyG does, or `"one"`, each once. Needed where an edge
+                comes in both directions.
+            seed: of the sampler; with the same seed and graph the answer is the same to the bit.
+            min_lsn: number of an update that the answer has to have seen.
+            deadline_ms: how long the answer may take; the server's own limit where absent.
+
+        Raises:
+            NotFoundError: no such model, or a removed node.
+            InvalidError: a node out of range, tensors of another shape or type than the model's, or
+                a graph that is older than `min_lsn`.
+            BudgetError: too many requests wait.
+            DeviceError: the deadline passed; no connection.
+        """
+        given = {"ids": ids, "x": x, "edge_index": edge_index, "batch": batch}
+        tensors = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        for name, tensor in tensors.items():
+            if name != "x" and not np.issubdtype(tensor.dtype, np.integer):
+                raise InvalidError(
+                    f"{name}: expected whole numbers, found {tensor.dtype} {tensor.shape}"
+                )
+        path = f"/v2/models/{quote(self._model, safe='')}"
+        if self._input is None:
+            self._input = self._ask("GET", path, is_read=True)["inputs"][0]["name"]
+        parameters = {
+            "seed": seed,
+            "min_lsn": min_lsn,
+            "deadline_ms": deadline_ms,
+            "edge_directions": edge_directions,
+        }
+        body = {
+            "parameters": {key: value for key, value in parameters.items() if value is not None},
+            "inputs": [
+                _tensor(self._input if name == "ids" else name, tensor)
+                for name, tensor in tensors.items()
+            ],
+        }
+        answer = self._ask("POST", f"{path}/infer", body, is_read=True)
+        return Prediction(
+            outputs={output["name"]: _array(output) for output in answer["outputs"]},
+            seed=answer["parameters"]["seed"],
+            lsn=answer["parameters"]["lsn"],
+            version=answer["model_version"],
+            age_ms=answer["parameters"].get("age_ms"),
+        )
+
+    def update(
+        self, updates: Sequence[Mapping[str, Any]], *, key: str | None = None
+    ) -> Acknowledged:
+        """Changes the graph; all updates take effect together, and are durable afterwards.
+
+        Args:
+            updates: as the guide lists them, such as `{"op": "remove_node", "node": 7}`.
+            key: a name of the request, of 64 bytes at most. With the same key again the server
+                returns its first answer, and changes nothing: so a request whose outcome is unknown
+                can be sent again.
+
+        Raises:
+            InvalidError: one of them is wrong; nothing has changed.
+            NotFoundError: a removed node or graph; nothing has changed.
+            UnsupportedError: the server takes no updates, or not with this token.
+            BudgetError: too many updates wait; nothing has changed.
+            NoSpaceError: the disk is full; nothing has changed.
+            DeviceError: the disk or the connection failed. It is not known whether the updates
+                took effect where the message says so, or where there is no answer.
+        """
+        plain = [{key: _plain(value) for key, value in update.items()} for update in updates]
+        named = {} if key is None else {"key": key}
+        answer = self._ask("POST", "/graph/updates", {"updates": plain, **named})
+        return Acknowledged(answer["lsn"], answer["results"])
+
+    def add_edge(
+        self, source: int, target: int, values: Mapping[str, ArrayLike] | None = None
+    ) -> Acknowledged:
+        """Adds an edge, with its values by array; see `update`."""
+        edge = {"source": source, "target": target, "values": values or {}}
+        return self.update([{"op": "add_edge", **edge}])
+
+    def remove_edge(self, source: int, target: int) -> Acknowledged:
+        """Removes all edges from `source` to `target`; see `update`."""
+        return self.update([{"op": "remove_edge", "source": source, "target": target}])
+
+    def add_node(
+        self, values: Mapping[str, ArrayLike], *, graph: int | None = None
+    ) -> Acknowledged:
+        """Adds a node, with its features and other values by array; see `update`.
+
+        `graph` is the one that it joins, in a data set of many graphs.
+        """
+        joined = {} if graph is None else {"graph": graph}
+        return self.update([{"op": "add_node", "values": values, **joined}])
+
+    def remove_node(self, node: int) -> Acknowledged:
+        """Removes a node and its edges; see `update`."""
+        return self.update([{"op": "remove_node", "node": node}])
+
+    def update_node(self, node: int, values: Mapping[str, ArrayLike]) -> Acknowledged:
+        """Replaces values of a node by array; see `update`."""
+        return self.update([{"op": "update_node", "node": node, "values": values}])
+
+    def register_graph(
+        self,
+        nodes: Sequence[Mapping[str, ArrayLike]],
+        edges: ArrayLike,
+        values: Mapping[str, ArrayLike] | None = None,
+    ) -> Acknowledged:
+        """Adds a graph to a data set of many; see `update`. The result has its id as `graph`.
+
+        Args:
+            nodes: of each node, its values by array; `{}` where nodes have none.
+            edges: of each edge, the places of both ends in `nodes`, m x 2. For edges with values
+                call `update`.
+            values: of the graph, by array, such as its label `y`.
+        """
+        ends = np.asarray(edges, np.int64).reshape(-1, 2).tolist()
+        graph = {
+            "values": values or {},
+            "nodes": list(nodes),
+            "edges": [{"source": source, "target": target} for source, target in ends],
+        }
+        return self.update([{"op": "register_graph", **graph}])
+
+    def unregister_graph(self, graph: int) -> Acknowledged:
+        """Removes a graph of a data set of many, with its nodes and edges; see `update`."""
+        return self.update([{"op": "unregister_graph", "graph": graph}])
+
+    def analyse(
+        self,
+        algorithm: str,
+        *,
+        progress: Callable[[str, int, int, str], None] | None = None,
+        **options: Any,
+    ) -> Analysis:
+        """Runs an algorithm over the whole graph as it is now, on the server, and waits for it.
+
+        Ctrl-C, or an error in `progress`, cancels the analysis on the server.
+
+        Args:
+            algorithm: a function of `outercore.analytics`, such as `"pagerank"`.
+            progress: called now and then as `progress(phase, done, total, unit)`.
+            options: those of the function, such as `damping=0.85`.
+
+        Raises:
+            InvalidError: an unknown algorithm or option, a value out of range, a failed analysis.
+            UnsupportedError: the server takes no analyses, or not with this token.
+            BudgetError: too many analyses wait.
+            DeviceError: no connection.
+        """
+        body = {"algorithm": algorithm, **{key: _plain(value) for key, value in options.items()}}
+        path = "/graph/analyses"
+        path = f"{path}/{self._ask('POST', path, body)['id']}"
+        try:
+            found = self._awaited(path, progress)
+            content = self._content(f"{path}/values")
+        finally:
+            self._send("DELETE", path, None, is_read=False)
+        values = np.load(BytesIO(content), allow_pickle=False)
+        return Analysis(values, found.get("facts", {}), found["lsn"])
+
+    def _awaited(
+        self, path: str, progress: Callable[[str, int, int, str], None] | None
+    ) -> dict[str, Any]:
+        """An analysis once it has ended."""
+        pause_s = 0.01
+        while True:
+            found: dict[str, Any] = self._ask("GET", path, is_read=True)
+            if found["state"] == "done":
+                return found
+            if found["state"] == "failed":
+                raise InvalidError(f"{path}: {found['error']}")
+            if progress is not None and "progress" in found:
+                progress(*(found["progress"][key] for key in ("phase", "done", "total", "unit")))
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+
+    def graph(self) -> dict[str, Any]:
+        """Size and state of the graph, `lsn` of the last durable update among them."""
+        described: dict[str, Any] = self._ask("GET", "/graph", is_read=True)
+        return described
+
+    def compact(self) -> int:
+        """Writes all acknowledged updates into the arrays; returns the number of the last one."""
+        return int(self._ask("POST", "/graph/compact", {})["lsn"])
+
+    def load(self) -> str:
+        """Makes the server read its model again, and returns the version that answers from then on.
+
+        The new weights come from the directory that the server was started with, where
+        `outercore export-model RUN --out DIRECTORY --overwrite` puts them.
+
+        Raises:
+            InvalidError: no whole model there, or one of another shape, which needs a new server.
+            UnsupportedError: the token may not change what is served.
+            DeviceError: no connection, or the server is stopping.
+        """
+        self._ask("POST", f"/v2/repository/models/{quote(self._model, safe='')}/load", {})
+        (model,) = self._ask("POST", "/v2/repository/index", {}, is_read=True)
+        version: str = model["version"]
+        return version
+
+    def is_ready(self) -> bool:
+        """Whether the server takes requests.
+
+        Raises:
+            DeviceError: no connection.
+        """
+        status, _ = self._send("GET", "/v2/health/ready", None, is_read=True)
+        return status == 200
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another one."""
+        self._connection.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, method: str, path: str, body: Any = None, *, is_read: bool = False) -> Any:
+        """The JSON of an answer."""
+        text = None if body is None else json.dumps(body).encode()
+        status, content = self._send(method, path, text, is_read=is_read)
+        return json.loads(_granted(path, status, content))
+
+    def _content(self, path: str) -> bytes:
+        """An answer that is no JSON."""
+        return _granted(path, *self._send("GET", path, None, is_read=True))
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, *, is_read: bool
+    ) -> tuple[int, bytes]:
+        """Status and content; a read is sent again where the connection was closed meanwhile."""
+        is_kept = self._connection.sock is not None
+        if is_kept and select.select([self._connection.sock], [], [], 0)[0]:
+            # The server has closed it, so that nothing that is sent would be answered.
+            self.close()
+            is_kept = False
+        may_repeat = is_read and is_kept
+        while True:
+            try:
+                return self._send_once(method, path, body)
+            except (HTTPException, OSError) as error:
+                self.close()
+                if not (may_repeat and isinstance(error, ConnectionError)):
+                    raise DeviceError(f"{self._url}: {error or type(error).__name__}") from error
+                may_repeat = False
+
+    def _send_once(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        kind = {"Content-Type": "application/json"} if body is not None else {}
+        self._connection.request(method, self._path + path, body, {**self._headers, **kind})
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()
+
+
+def _granted(path: str, status: int, content: bytes) -> bytes:
+    """The content of an answer that is no refusal."""
+    if 200 <= status < 300:
+        return content
+    try:
+        reason = json.loads(content)["error"]
+    except (ValueError, TypeError, KeyError):
+        reason = content[:200].decode(errors="replace") or "no reason was given"
+    raise _ERRORS.get(status, InternalError)(f"{path}: status {status}: {reason}")
+
+
+def _array(output: Mapping[str, Any]) -> NDArray[Any]:
+    """The tensor of an answer."""
+    return np.array(output["data"], _DTYPES[output["datatype"]]).reshape(output["shape"])
+
+
+def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
+    """A tensor of a request."""
+    datatype = {"i": "INT64", "u": "UINT64", "b": "BOOL"}.get(values.dtype.kind, "FP32")
+    return {
+        "name": name,
+        "datatype": datatype,
+        "shape": list(values.shape),
+        "data": values.ravel().tolist(),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's values, and those within mappings and lists, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value

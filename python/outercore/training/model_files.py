@@ -1,0 +1,225 @@
+"""Trained models on disk: safetensors for the weights, JSON for what they mean.
+
+Both carry checksums, the weights in their header.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from outercore.base.shell import quoted
+from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
+from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import CHECKSUM, checksum_of, parse_json, seal, unseal
+from outercore.training.config import TrainConfig
+from outercore.training.custom_network import Given, OwnCode, OwnNetwork, build_own, own_again
+from outercore.training.graph_models import GraphNetwork
+from outercore.training.links.model import LinkModel
+from outercore.training.models import Network, Perceptron, build_model
+from outercore.training.tasks import Task
+from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
+from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed.schema import Schema
+
+_FORMAT = "outercore-model"
+_VERSION = 2
+EXPORTED = "outercore-inference"
+"""The format of what `outercore export-model` makes of a model."""
+
+
+Model: TypeAlias = (
+    Network | Perceptron | OwnNetwork | GraphNetwork | LinkModel | TypedNetwork | TemporalLinkModel
+)
+"""Any model that is trained."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model ready to predict, with the configuration it was trained under."""
+
+    model: Model
+    task: Task
+    config: TrainConfig
+
+
+def save_model(
+    directory: Path,
+    model: Model,
+    weights: dict[str, Tensor],
+    task: Task,
+    config: TrainConfig,
+    scores: dict[str, Any],
+    storage: Storage | None = None,
+    own: OwnCode | None = None,
+) -> None:
+    """Writes `model.json` and `model.safetensors`; of code of the user's own where it was.
+
+    The scores go into the header of the weights: they always describe the weights beside them.
+    """
+    storage = storage or Storage()
+    described = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "layers": model.layers,
+        "features": model.features,
+        "outputs": model.outputs,
+        **({"table_rows": model.table_rows} if isinstance(model, LinkModel) else {}),
+        "task": dataclasses.asdict(task),
+        "config": config.to_dict(),
+    }
+    if own is not None:
+        described["network"] = {"place": own.place, "digest": own.digest}
+    if isinstance(model, GraphNetwork):
+        described["categories"] = list(model.categories)
+        described["of_degrees"] = model.of_degrees
+    if isinstance(model, TypedNetwork | TemporalLinkModel):
+        described["schema"] = model.schema.to_dict()
+    tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
+    with device_errors(f"model `{directory}`"):
+        storage.make_directory(directory)
+        replace_file(storage, directory / "model.json", seal(described))
+        replace_file(storage, directory / "model.safetensors", _to_bytes(tensors, scores))
+
+
+def load_model(directory: Path, network: Given | None = None) -> SavedModel:
+    """Inverse of `save_model`; `network` is the code of a network of the user's own.
+
+    Errors: `NotFoundError`, `CorruptError` and `VersionError` name the file; `InvalidError` for an
+    exported model, and where the code is missing, another one, or not needed.
+    """
+    path = directory / "model.json"
+    if not path.exists():
+        raise NotFoundError(
+            f"model `{directory}`: no `model.json` there\n"
+            "hint: give a run directory of `outercore train`, or its `model`"
+        )
+    if is_exported(directory):
+        raise InvalidError(
+            f"model `{directory}`: this is an exported model, expected the one that was trained\n"
+            "hint: give a run directory of `outercore train`, or its `model`"
+        )
+    try:
+        described = unseal(path.read_bytes(), f"model `{directory}`: `model.json`")
+        if described.get("format") != _FORMAT or described.get("version") != _VERSION:
+            raise VersionError(
+                f"model `{path}`: expected {_FORMAT} version {_VERSION}, found "
+                f"{described.get('format')} version {described.get('version')}"
+            )
+        weights = _from_bytes((directory / "model.safetensors").read_bytes())
+    except (OSError, ValueError, SafetensorError, CorruptError) as error:
+        what = "" if isinstance(error, CorruptError) else f"model `{directory}`: "
+        raise CorruptError(f"{what}{error}\nhint: {_way_out(directory)}") from error
+    config = TrainConfig.from_dict(described["config"])
+    own = own_again(f"model `{directory}`", described.get("network"), network)
+    model = _build(config, described, own)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CorruptError(
+            f"model `{directory}`: weights do not fit `model.json`: {error}"
+        ) from None
+    return SavedModel(model.eval(), _task(described["task"]), config)
+
+
+def is_own(directory: Path) -> bool:
+    """Whether the model's network is one of the user's own."""
+    try:
+        described = parse_json((directory / "model.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return (
+        isinstance(described, dict)
+        and described.get("format") == _FORMAT
+        and ("network" in described)
+    )
+
+
+def is_exported(directory: Path) -> bool:
+    """Whether `outercore export-model` wrote what is in `directory`."""
+    try:
+        described = parse_json((directory / "model.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(described, dict) and described.get("format") == EXPORTED
+
+
+def _task(described: dict[str, Any]) -> Task:
+    # JSON has no tuples.
+    units = {name: tuple(described.get(name, ())) for name in ("means", "deviations")}
+    return Task(**{**described, **units})
+
+
+def _to_bytes(tensors: dict[str, Tensor], scores: dict[str, Any]) -> bytes:
+    """Weights as safetensors, whose header has the scores and a checksum of everything else."""
+    metadata = {"scores": json.dumps(scores)}
+    return save(tensors, metadata={**metadata, CHECKSUM: _checksum(tensors, metadata)})
+
+
+def _from_bytes(data: bytes) -> dict[str, Tensor]:
+    """The weights in `data`.
+
+    Errors: `CorruptError`, and what safetensors raises, where they are not as they were written.
+    """
+    try:
+        tensors = load(data)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        # PyTorch refuses extents that safetensors has let pass: those of a tensor without numbers.
+        raise ValueError(f"`model.safetensors`: {str(error).partition(chr(10))[0]}") from None
+    header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    metadata = header.get("__metadata__") or {}
+    expected = metadata.pop(CHECKSUM, None)
+    try:
+        found = _checksum(tensors, metadata)
+    except TypeError as error:
+        # A type that NumPy does not have, such as bfloat16, was not written by `_to_bytes`.
+        raise ValueError(f"`model.safetensors`: {error}") from None
+    if found != expected:
+        raise ValueError(f"`model.safetensors`: found checksum {found}, expected {expected}")
+    return tensors
+
+
+def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    parts = [
+        (name, str(value.dtype), list(value.shape), checksum_of(value.numpy().tobytes()))
+        for name, value in sorted(tensors.items())
+    ]
+    return checksum_of(json.dumps([sorted(metadata.items()), parts]).encode())
+
+
+def _way_out(directory: Path) -> str:
+    """What to do about a damaged model."""
+    run = directory.parent
+    if (run / "checkpoints" / "latest").exists():
+        return f"`outercore train --resume {quoted(run)}` writes it again from the last checkpoint"
+    return "restore it from a copy, or train again"
+
+
+def _build(config: TrainConfig, described: dict[str, Any], own: OwnCode | None) -> Model:
+    if "timed" in described.get("schema", ()):
+        timed = TimedSchema.from_dict(described["schema"], described["layers"])
+        return TemporalLinkModel(config, timed)
+    if described["task"]["kind"] == "links":
+        return LinkModel(config, described["features"], described["table_rows"])
+    sizes = [described[name] for name in ("layers", "features", "outputs")]
+    if own is not None:
+        return build_own(own, config.model, *sizes)
+    if "schema" in described:
+        schema = Schema.from_dict(described["schema"], described["layers"])
+        return TypedNetwork(config.model, schema, described["outputs"])
+    if not config.of_graphs:
+        return build_model(config.model, *sizes)
+    return GraphNetwork(
+        config.model,
+        *sizes,
+        categories=tuple(described["categories"]),
+        readout=config.graph.readout,
+        of_degrees=described["of_degrees"],
+    )
