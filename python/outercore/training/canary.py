@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.shell import quoted
-from outercore.data.csc import Edges, array_of, edge_array_key
+from outercore.data.csc import Edges, among, array_of, edge_array_key, pair_keys
 from outercore.data.edge_types import REVERSE, EdgeType
 from outercore.data.sample_rules import edge_name
 from outercore.data.triples import PARTS
 from outercore.errors import NotFoundError
 from outercore.training.config import TrainConfig
-from outercore.training.links.adjacency import among, pair_keys
 from outercore.training.links.data import divide
 
 if TYPE_CHECKING:

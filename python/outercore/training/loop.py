@@ -22,7 +22,7 @@ from outercore.training.config import RESUME, TrainConfig
 from outercore.training.custom_network import OwnCode
 from outercore.training.forecast import forecast
 from outercore.training.initial_record import describe
-from outercore.training.links.metrics import LinkScores
+from outercore.training.links.scoring import LinkScores
 from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.meter import Meter

@@ -31,8 +31,8 @@ from outercore.training.config import TrainConfig
 from outercore.training.custom_network import Given, OwnCode, own_again, own_code
 from outercore.training.forecast import forecast
 from outercore.training.graph_work import with_inputs
+from outercore.training.links.data import require_topology
 from outercore.training.links.evaluate import evaluate_links
-from outercore.training.links.held_out import require_topology
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.loop import Trainer, device_named
 from outercore.training.metrics import Errors

@@ -20,8 +20,8 @@ from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, SamplingConfig, TrainConfig
 from outercore.training.degrees import degrees_for
 from outercore.training.inference import Inference
+from outercore.training.links.batches import LinkLoaders, require_fits
 from outercore.training.links.data import LinkData, open_links
-from outercore.training.links.loaders import LinkLoaders, require_fits
 from outercore.training.links.model import LinkModel, link_loss
 from outercore.training.links.scoring import TABLE, LinkScoring
 from outercore.training.loaders import LoaderFactory

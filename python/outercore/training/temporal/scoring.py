@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError
 from outercore.training.config import LinkMetric
 from outercore.training.inference import Passes, Sizes, evaluating
-from outercore.training.links.metrics import LinkScores, least_negatives
+from outercore.training.links.scoring import LinkScores, least_negatives
 from outercore.training.temporal.links import NEGATIVES, TimedLinks
 from outercore.training.temporal.network import TemporalLinkModel
 
