@@ -21,6 +21,7 @@ from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack,
 from outercore.training.config import RESUME, TrainConfig
 from outercore.training.custom_network import OwnCode
 from outercore.training.forecast import forecast
+from outercore.training.inference import Context
 from outercore.training.initial_record import describe
 from outercore.training.links.scoring import LinkScores
 from outercore.training.links.work import LinkPlace
@@ -147,12 +148,8 @@ class Trainer:
 
     def _prepare(self) -> None:
         self._work.prepare(self._timeline)
-        self._scoring = self._work.scoring(
-            scratch=self._run.scratch,
-            device=self._device,
-            observer=self._observer,
-            stop=self._stop,
-        )
+        context = Context(self._run.scratch, self._device, self._observer, self._stop)
+        self._scoring = self._work.scoring(context)
         self._described = describe(
             self._graph,
             self._config,

@@ -29,12 +29,12 @@ from outercore.runs.progress import Observer
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import Given
 from outercore.training.inference import Prediction
-from outercore.training.links.trained_model import opened_links
+from outercore.training.links.scoring import LinkScoring
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.model_files import SavedModel, load_model
 from outercore.training.tasks import Task
-from outercore.training.trained_model import config_under, model_directory, open_graph, predicting
-from outercore.training.work import samples_only
+from outercore.training.trained_model import config_under, model_directory, open_graph, opened_work
+from outercore.training.work import PredictingWork, samples_only
 
 _GROUP = 1 << 16
 """Least rows of a row group, but for the last one."""
@@ -154,11 +154,12 @@ class _Job:
 
     def all(self) -> dict[str, int]:
         """Writes all nodes, or graphs; says how many."""
-        with predicting(*self._opening, **self._options) as (work, open_predictor):
+        with opened_work(*self._opening, **self._options) as (work, ready):
+            assert isinstance(work, PredictingWork)
             count = work.labelled.num_nodes
             table = _NodeTable(work.labelled, self._task)
             with _grouped(self._out, table.columns) as rows:
-                for prediction in open_predictor().exact(None):
+                for prediction in work.predictor(ready()).exact(None):
                     rows.append(table.rows(prediction))
         return {work.rows: count}
 
@@ -166,7 +167,7 @@ class _Job:
         """Writes the pairs of a list; says how many."""
         ids = names_of_nodes(self._graph)
         pairs = PairList.parse(listed, ids)
-        with opened_links(*self._opening, **self._options) as (_, open_scoring):
+        with opened_work(*self._opening, **self._options) as (work, ready):
             # The whole list is checked before the work.
             ends = np.zeros(self._graph.num_nodes, np.bool_)
             count = 0
@@ -175,9 +176,11 @@ class _Job:
                 count += len(some)
             kind = type_of_ids(ids)
             columns = {"source": kind, "target": kind, "score": pa.float32()}
+            scoring = work.scoring(ready())
+            assert isinstance(scoring, LinkScoring)
             with (
                 _grouped(self._out, columns) as rows,
-                open_scoring().embedded(np.flatnonzero(ends)) as scored,
+                scoring.embedded(np.flatnonzero(ends)) as scored,
             ):
                 self._observer.evaluation_started("scores", count, 0)
                 for some in pairs.chunks():

@@ -270,8 +270,6 @@ def _with_links(batch: Any, links: LinkBatch) -> Any:
 class LinkLoaders(Loaders):
     """`Loaders` over the training edges of a run; a training batch is one of `LinkLoader`."""
 
-    advice = "give more memory by `--memory`, hold out fewer edges, or use smaller batches"
-
     def __init__(
         self,
         data: LinkData,
@@ -297,7 +295,14 @@ class LinkLoaders(Loaders):
             "learned table": 0 if data.features else table_bytes(data.graph, config),
             "held-out edges": _SCORED_BYTES * max(pairs, default=0),
         }
-        super().__init__(data.graph, config, reserved=reserved, open_loader=open_loader, note=note)
+        super().__init__(
+            data.graph,
+            config,
+            reserved=reserved,
+            advice="give more memory by `--memory`, hold out fewer edges, or use smaller batches",
+            open_loader=open_loader,
+            note=note,
+        )
 
     def _open_training(self) -> LinkLoader:
         position = self._position()

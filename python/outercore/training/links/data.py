@@ -66,8 +66,6 @@ class LinkData:
     """The prepared edges of a run, in its directory `links`."""
 
     root: Path
-    original: Graph
-    """The data set that the run was started with."""
     graph: Graph
     """Its training edges, for message passing, with all self-loops; no features."""
     features: str | None
@@ -98,7 +96,7 @@ class LinkData:
 
 def open_links(
     root: Path,
-    original: Graph,
+    graph: Graph,
     config: TrainConfig,
     check: Callable[[], None] = lambda: None,
     storage: Storage | None = None,
@@ -120,8 +118,8 @@ def open_links(
             # Half of it may be there.
             storage.remove_tree(root)
             storage.make_directory(root)
-            _prepare(root, original, config, check, storage)
-    return LinkData(root, original, Graph(root / "graph"), _features_file(root, original, config))
+            _prepare(root, graph, config, check, storage)
+    return LinkData(root, Graph(root / "graph"), _features_file(root, graph, config))
 
 
 def _prepare(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from outercore.files.large_arrays import forget
 from outercore.files.npy_rows import NpyRows
 from outercore.runs.rank_metrics import metrics_of_ranks
 from outercore.training.config import LinkMetric, TrainConfig
-from outercore.training.inference import Inference, evaluating
+from outercore.training.inference import Context, Inference, evaluating
 from outercore.training.links.data import LinkData
 from outercore.training.links.model import LinkModel
 from outercore.training.scoring import validates_fully
@@ -50,8 +50,63 @@ def _require_ranked(metric: LinkMetric, part: str) -> None:
         )
 
 
-class LinkScoring:
-    """Evaluates a model on the held-out edges of a run."""
+class HeldOutParts(Protocol):
+    """The held-out edges of a run."""
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts that have edges."""
+
+    def sizes(self, name: str) -> tuple[int, int]:
+        """Edges and negatives of a part."""
+
+
+class EdgeScoring(ABC):
+    """Evaluates a model on the held-out edges of a run, part by part.
+
+    Errors: `InvalidError` where a part has too few negatives for the metric.
+    """
+
+    validates_fully: bool
+    """Whether epochs are scored over all neighbours."""
+
+    def __init__(
+        self, links: HeldOutParts, metric: LinkMetric, own_negatives: Collection[str] = ()
+    ) -> None:
+        """`own_negatives` are the parts whose edges have negatives of their own."""
+        self._parts, self._metric = links.parts, metric
+        for part in links.parts:
+            _, found = links.sizes(part)
+            if part not in own_negatives and found < least_negatives(metric):
+                raise InvalidError(
+                    f"metric `{metric}`: expected at least {least_negatives(metric)} negatives in "
+                    f"part `{part}`, found {found}\nhint: choose another by `--metric`, or hold "
+                    "out more"
+                )
+
+    @abstractmethod
+    def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
+        """The scores of a held-out part, from all neighbours or from sampled ones."""
+
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none` without validation edges."""
+        if "valid" not in self._parts:
+            return "none"
+        return "full" if self.validates_fully else "sampled"
+
+    def validation(self) -> float | None:
+        """The score on the validation edges; `None` where there are none."""
+        if "valid" not in self._parts:
+            return None
+        return self.scores("valid", sampled=not self.validates_fully).value()
+
+    def final(self) -> dict[str, LinkScores]:
+        """Scores on all held-out parts."""
+        return {part: self.scores(part) for part in self._parts}
+
+
+class LinkScoring(EdgeScoring):
+    """Scores by embeddings over the graph of training edges."""
 
     def __init__(
         self,
@@ -60,43 +115,18 @@ class LinkScoring:
         model: LinkModel,
         metric: LinkMetric,
         inference: Inference,
-        scratch: Path,
-        device: torch.device,
+        context: Context,
     ) -> None:
         """`inference` runs the encoder over the graph of training edges; where the model has a
-        table, it reads features from the file `TABLE` in `scratch`.
-
-        Errors: `InvalidError` where a part has too few negatives for the metric.
+        table, it reads features from the file `TABLE` in the scratch directory.
         """
-        self._data, self._config, self._model, self._metric = data, config, model, metric
-        self._inference, self._scratch, self._device = inference, scratch, device
-        for part in data.parts:
-            if data.part(part).targets is not None:
-                _require_ranked(metric, part)
-                continue
-            found = len(data.part(part).negatives)
-            if found < least_negatives(metric):
-                raise InvalidError(
-                    f"metric `{metric}`: expected at least {least_negatives(metric)} negatives in "
-                    f"part `{part}`, found {found}\nhint: choose another by `--metric`, or hold "
-                    "out more"
-                )
-
-    def validation_kind(self) -> str:
-        """How epochs are scored: `full`, `sampled`, or `none` without validation edges."""
-        if "valid" not in self._data.parts:
-            return "none"
-        full = validates_fully(self._config.run.validation, self._data.graph.num_edges)
-        return "full" if full else "sampled"
-
-    def validation(self) -> float | None:
-        """The score on the validation edges; `None` where there are none."""
-        kind = self.validation_kind()
-        return None if kind == "none" else self.scores("valid", sampled=kind == "sampled").value()
-
-    def final(self) -> dict[str, LinkScores]:
-        """Exact scores on all held-out parts."""
-        return {part: self.scores(part) for part in self._data.parts}
+        own = [part for part in data.parts if data.part(part).targets is not None]
+        for part in own:
+            _require_ranked(metric, part)
+        super().__init__(data, metric, own)
+        self._data, self._model, self._inference = data, model, inference
+        self._scratch, self._device = context.scratch, context.device
+        self.validates_fully = validates_fully(config.run.validation, data.graph.num_edges)
 
     def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
         """The scores of a held-out part, from all neighbours or from sampled ones.

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from outercore.training.config import ModelConfig
 from outercore.training.neighbours import Arcs
-from outercore.training.typed.schema import Schema
+from outercore.training.typed.inputs import Schema
 
 if TYPE_CHECKING:
     from outercore.data.graph import EdgeType

@@ -22,8 +22,8 @@ from outercore.training.typed.convolutions import (
     TypedHop,
     by_type,
 )
+from outercore.training.typed.inputs import Schema
 from outercore.training.typed.scales import column_scales
-from outercore.training.typed.schema import Schema
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -189,8 +189,8 @@ class TypedNetwork(nn.Module):
         logits: Tensor = self.classifier(state)
         return logits
 
-    def forward(self, batch: Any) -> Tensor:
-        """Logits of a batch's seeds.
+    def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
+        """Logits of a batch's seeds; no layer weighs by `degrees`.
 
         Shapes: result [seeds, outputs].
         Cost: a layer computes only the nodes that later layers need.
