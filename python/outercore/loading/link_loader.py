@@ -12,7 +12,8 @@ from torch import Tensor
 
 from outercore.base.fields import number, whole
 from outercore.base.sizes import format_size
-from outercore.data.graph import EdgeType, Graph
+from outercore.data.edge_types import EdgeType
+from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
     EqualTimes,
     SubgraphType,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from outercore.data.graph_arrays import require_edges
+from outercore.data.data_set import require_edges
 from outercore.errors import InvalidError
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import OwnCode

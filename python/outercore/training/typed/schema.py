@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from outercore.data.graph import EdgeType
+    from outercore.data.edge_types import EdgeType
 
 
 @dataclass(frozen=True)
