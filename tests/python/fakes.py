@@ -179,6 +179,7 @@ class FakeGraph:
         self.root = Path(root)
         self.manifest: dict[str, Any] = json.loads((self.root / "graph.json").read_text())
         self.schema = Schema(self.manifest)
+        self.arrays = self.schema.arrays
         self.num_nodes: int = self.manifest["node_types"]["node"]["count"]
         self.num_edges: int = self.manifest["edge_types"]["edge"]["count"]
         self.node_types = {"node": self.num_nodes}
