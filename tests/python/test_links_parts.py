@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from multigraph import imported  # noqa: E402
 from outercore.data.csc import Edges, pair_keys  # noqa: E402
-from outercore.data.edge_types import EDGE  # noqa: E402
+from outercore.data.edge_types import PLAIN_EDGE  # noqa: E402
 from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError  # noqa: E402
 from outercore.training.config import LinkConfig, RunConfig, TrainConfig  # noqa: E402
 from outercore.training.links.batches import EpochOrder, Negatives  # noqa: E402
@@ -216,7 +216,7 @@ def test_training_edges_that_the_graph_lacks_are_refused(graph: oc.Graph, tmp_pa
 def test_joined_is_membership_among_the_arcs(graph: oc.Graph) -> None:
     known = unordered(arcs(graph))
     pairs = np.stack(np.meshgrid(np.arange(200), np.arange(200)), axis=-1).reshape(-1, 2)
-    found = Edges(graph, EDGE).connect(pairs)
+    found = Edges(graph, PLAIN_EDGE).connect(pairs)
     assert found.tolist() == [frozenset(pair) in known for pair in pairs.tolist()]
 
 
@@ -256,7 +256,7 @@ def test_negatives_are_no_edges_and_a_function_of_their_place(
 
 def test_ends_by_degree_are_as_likely_as_arcs_leave_the_node(graph: oc.Graph) -> None:
     draws = (np.arange(graph.num_edges) + 0.5) / graph.num_edges
-    found = np.bincount(Edges(graph, EDGE).sources_at(draws), minlength=200)
+    found = np.bincount(Edges(graph, PLAIN_EDGE).sources_at(draws), minlength=200)
     assert np.array_equal(found, np.bincount(arcs(graph)[:, 0], minlength=200))
 
 

@@ -10,7 +10,7 @@ from outercore.errors import InvalidError, NotFoundError
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Source type, relation, target type."""
-EDGE: EdgeType = ("node", "edge", "node")
+PLAIN_EDGE: EdgeType = ("node", "edge", "node")
 """The edge type of a graph that has one."""
 REVERSE = "rev_"
 """What the relation of an edge type in the other direction begins with, as in PyG."""

@@ -15,8 +15,7 @@ from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.file_ids import first_id_of, names_of_nodes
-from outercore.data.graph import Graph
-from outercore.data.graph_arrays import require_one_name
+from outercore.data.graph import Graph, require_one_name
 from outercore.data.many_graphs import has_graphs
 from outercore.data.names import Names
 from outercore.errors import InvalidError, NotFoundError

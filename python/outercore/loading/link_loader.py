@@ -12,8 +12,8 @@ from torch import Tensor
 
 from outercore.base.fields import number, whole
 from outercore.base.sizes import format_size
-from outercore.data.edge_types import EDGE
-from outercore.data.graph import EdgeType, Graph
+from outercore.data.edge_types import PLAIN_EDGE, EdgeType
+from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
     EqualTimes,
     SubgraphType,
@@ -384,7 +384,7 @@ class LinkNeighborLoader(NeighborLoader):
 
 def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[Any] | None]:
     """The edge type of the links, and the links [2, n] as they are given; `None` for all edges."""
-    edge_type = EDGE
+    edge_type = PLAIN_EDGE
     links = given
     if graph.is_typed:
         if isinstance(given, (tuple, list)) and len(given) == 2 and not isinstance(given[0], str):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.data.csc import Edges, RowOrder, count_links, edge_blocks, first_ids, reading_bytes
-from outercore.data.edge_types import EDGE, EdgeType, edge_type_key, only_between
+from outercore.data.edge_types import PLAIN_EDGE, EdgeType, edge_type_key, only_between
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -384,7 +384,7 @@ def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> E
 
     Errors: `InvalidError` for one that is not; for a pair with several.
     """
-    known = graph.edge_types if graph.is_typed else [EDGE]
+    known = graph.edge_types if graph.is_typed else [PLAIN_EDGE]
     if isinstance(given, (tuple, list)) and tuple(given) in known:
         source, relation, target = given
         return source, relation, target

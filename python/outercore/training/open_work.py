@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from outercore.base.shell import quoted
-from outercore.data.graph_arrays import require_edges
+from outercore.data.data_set import require_edges
 from outercore.data.how_to_add import how_to_add
 from outercore.data.time_arrays import time_arrays
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from outercore.base.display import Forecast
 from outercore.base.plan_display import LoaderPlan, TrainPlan
+from outercore.data.data_set import require_edges
 from outercore.data.far import FarOptions
 from outercore.data.graph import Source, root_of
-from outercore.data.graph_arrays import require_edges
 from outercore.data.many_graphs import Labelled, ManyGraphs
 from outercore.data.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.data.split_names import find_split, normal_split

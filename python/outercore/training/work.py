@@ -26,7 +26,7 @@ from outercore.training.models import build_model
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import Task, array_key, detect_task
-from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of, width_of
+from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
 from outercore.training.typed.labelled_type import LabelledNodes
 from outercore.training.typed.models import TypedNetwork
 
@@ -151,7 +151,7 @@ class NodeWork(PredictingWork):
         if self._type is not None:
             schema = schema_of(self._graph, (self._type,), config, self._keys, note)
             return TypedNetwork(config.model, schema, self.task.outputs)
-        features = width_of(self._graph, array_key(self._graph, config.sampling.features))
+        features = self._graph.schema.width(array_key(self._graph, config.sampling.features))
         sizes = (config.model, config.layers, features, self.task.outputs)
         return build_model(*sizes) if own is None else build_own(own, *sizes)
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from outercore.data.batch_arrays import RESERVED
-from outercore.data.graph import EdgeType, Graph
+from outercore.data.edge_types import EdgeType
+from outercore.data.graph import Graph
 from outercore.importing.format.pyg_attributes import MASKS, TOPOLOGY, numpy_of
 from outercore.importing.format.typed_pyg import import_hetero
 from outercore.importing.graph import ImportOptions

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError
 from outercore.importing.graph import ImportOptions, NodeArray
 from outercore.importing.table.rows import RowSource

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks

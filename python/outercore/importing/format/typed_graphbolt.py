@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.format.graphbolt import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.edge_arrays import FEATURES

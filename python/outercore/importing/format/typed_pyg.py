@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from outercore.base.native import Progress
 from outercore.data.batch_arrays import RESERVED
-from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.split_names import normal_split
 from outercore.errors import InvalidError
 from outercore.importing.edges import digest_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from outercore.base.native import Importer, Progress
 from outercore.base.sizes import parse_size
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType
 from outercore.errors import InvalidError
 from outercore.importing.graph import ImportOptions
 

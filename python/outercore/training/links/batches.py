@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from outercore.base.sizes import format_size, parse_size
 from outercore.data.csc import Edges
-from outercore.data.edge_types import EDGE
+from outercore.data.edge_types import PLAIN_EDGE
 from outercore.errors import BudgetError
 from outercore.files.large_arrays import forget
 from outercore.loading.link_seeds import LinkBatch, Purpose, draw_negatives, generator
@@ -97,7 +97,7 @@ class Negatives:
 
     def __init__(self, config: LinkConfig, seed: int, graph: Graph) -> None:
         self._config, self._seed, self._nodes = config, seed, graph.num_nodes
-        self._edges = Edges(graph, EDGE)
+        self._edges = Edges(graph, PLAIN_EDGE)
 
     @property
     def ends(self) -> int:
@@ -261,7 +261,7 @@ def _with_links(batch: Any, links: LinkBatch) -> Any:
     pairs = torch.from_numpy(np.stack([links.source_places, links.target_places]))
     batch.edges, batch.negatives = pairs[:, :count], pairs[:, count:]
     before = torch.bincount(batch.edge_index[1], minlength=len(batch.n_id))
-    leave_out_links(batch, EDGE, [EDGE], (batch.edges[0], batch.edges[1]))
+    leave_out_links(batch, PLAIN_EDGE, [PLAIN_EDGE], (batch.edges[0], batch.edges[1]))
     after = torch.bincount(batch.edge_index[1], minlength=len(batch.n_id))
     batch.kept = torch.where(before > 0, after.double() / before, 1.0).float()
     return batch

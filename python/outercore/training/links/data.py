@@ -19,7 +19,7 @@ from outercore.base.native import Importer, verify_arrays
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
 from outercore.data.csc import Edges, among, pair_keys
-from outercore.data.edge_types import EDGE
+from outercore.data.edge_types import PLAIN_EDGE
 from outercore.data.graph import Graph
 from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
@@ -253,7 +253,7 @@ def _write_train(root: Path, graph: Graph, divided: Divided, count: int) -> None
     kind = np.dtype(np.uint32 if graph.num_nodes <= 1 << 32 else np.int64)
     given = None if divided.given is None else divided.given.arrays.get("train")
     if divided.given is not None and given is not None:
-        joined = Edges(Graph(root / "graph"), EDGE).connect(given)
+        joined = Edges(Graph(root / "graph"), PLAIN_EDGE).connect(given)
         if not joined.all():
             row = int(np.flatnonzero(~joined)[0])
             raise InvalidError(
@@ -281,7 +281,7 @@ def _write_held_out(
         keys = _NO_KEYS if divided.given is None else divided.given.held_out_keys(nodes)
         purpose = Purpose.VALID if part == "valid" else Purpose.TEST
         given = held_out_negatives(
-            len(edges), generator(seed, purpose), nodes, Edges(graph, EDGE), keys
+            len(edges), generator(seed, purpose), nodes, Edges(graph, PLAIN_EDGE), keys
         )
     files: dict[str, NDArray[np.int64]] = {part: edges}
     if own is not None:

@@ -17,7 +17,7 @@ from outercore.training.neighbours import Arcs
 from outercore.training.typed.inputs import Schema
 
 if TYPE_CHECKING:
-    from outercore.data.graph import EdgeType
+    from outercore.data.edge_types import EdgeType
 
 
 @dataclass(frozen=True)

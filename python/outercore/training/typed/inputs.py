@@ -12,7 +12,8 @@ from outercore.training.config import TrainConfig
 from outercore.training.loaders import TABLE_COPIES
 
 if TYPE_CHECKING:
-    from outercore.data.graph import EdgeType, Graph
+    from outercore.data.edge_types import EdgeType
+    from outercore.data.graph import Graph
 
 _SHARE = 4
 """Tables take one part in so many of the budget."""
@@ -141,7 +142,7 @@ def schema_of(
     counts = {one: count for one, count in graph.node_types.items() if one in reached}
     inputs = {one: NodeInput() for one in counts}
     with_rows = [one for one, count in counts.items() if one in keys and count]
-    inputs |= {one: NodeInput(features=width_of(graph, keys[one])) for one in with_rows}
+    inputs |= {one: NodeInput(features=graph.schema.width(keys[one])) for one in with_rows}
     row = 4 * config.model.hidden * TABLE_COPIES
     allowed = room = parse_size(config.budget.memory) // _SHARE
     for one in sorted(counts, key=lambda name: (counts[name], name)):
@@ -177,7 +178,7 @@ def require_same_types(
         raise _other(graph, f"labels or links of node type {expected}", f"those of {found}")
     for one, known in schema.inputs.items():
         count = graph.node_types[one]
-        width = width_of(graph, keys[one]) if one in keys and count else 0
+        width = graph.schema.width(keys[one]) if one in keys and count else 0
         if width != known.features:
             raise _other(graph, f"{known.features} features for each node of type `{one}`", width)
         if known.rows and count != known.rows:
@@ -189,9 +190,3 @@ def _other(graph: Graph, expected: str, found: object) -> InvalidError:
         f"data set `{graph.root}`: expected {expected}, as the model was trained with, "
         f"found {found}"
     )
-
-
-def width_of(graph: Graph, key: str) -> int:
-    """Columns of a node array; 1 for one without."""
-    shape = graph.manifest["arrays"][key]["shape"]
-    return int(shape[1]) if len(shape) == 2 else 1

@@ -20,7 +20,7 @@ from outercore.training.typed.convolutions import of_head
 from outercore.training.typed.models import TypedNetwork
 
 if TYPE_CHECKING:
-    from outercore.data.graph import EdgeType
+    from outercore.data.edge_types import EdgeType
 
 
 def of_typed_network(
