@@ -135,7 +135,7 @@ def test_every_weight_of_every_network_has_a_name(
 
 def test_a_weight_without_a_name_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = saved(tmp_path, residual=True)
-    monkeypatch.setattr("outercore.training.export_parts._layer", lambda model, index: {})
+    monkeypatch.setattr("outercore.training.export._layer", lambda model, index: {})
     with pytest.raises(InternalError, match="weights of the network, found 0"):
         export_model(run)
 

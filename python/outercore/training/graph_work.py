@@ -16,8 +16,13 @@ from outercore.data.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
-from outercore.training.graph_batches import GraphLoader, GraphReader
-from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs
+from outercore.training.graph_batches import (
+    GraphLoader,
+    GraphReader,
+    NodeInputs,
+    input_name,
+    node_inputs,
+)
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.inference import (
     Context,

@@ -40,7 +40,7 @@ from outercore.training.metrics import Errors
 from outercore.training.model_files import load_model
 from outercore.training.open_work import open_work, require_model_fits, unused_times
 from outercore.training.options import configuration
-from outercore.training.result import TrainRecord
+from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.splits import nodes_of, with_splits
 from outercore.training.temporal.work import TemporalLinkWork
