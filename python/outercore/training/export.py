@@ -24,7 +24,6 @@ from outercore import _core
 from outercore.base.shell import quoted
 from outercore.errors import InternalError, InvalidError, UnsupportedError
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.loading.reference import ReferenceBatch, sample_batch
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import OwnNetwork
 from outercore.training.exported import digest_of
@@ -351,6 +350,17 @@ larger terms."""
 
 
 @dataclass(frozen=True)
+class _Neighbourhood:
+    """As a PyG loader has it: `n_id` [nodes], seeds first; `row` and `col` [arcs], by hop."""
+
+    n_id: NDArray[np.int64]
+    row: NDArray[np.int64]
+    col: NDArray[np.int64]
+    num_sampled_nodes: list[int]
+    num_sampled_edges: list[int]
+
+
+@dataclass(frozen=True)
 class Example:
     """A sampled neighbourhood of a small random graph, with what a model takes of its nodes.
 
@@ -358,7 +368,7 @@ class Example:
     seeds are all nodes, in two graphs.
     """
 
-    batch: ReferenceBatch
+    batch: _Neighbourhood
     x: NDArray[Any]
     """As the network takes it; [nodes, columns]."""
     degrees: NDArray[np.float32]
@@ -375,9 +385,7 @@ def example(model: Model, fanout: tuple[int, ...], seed: int) -> Example:
     seeds = np.array([0, min(7, count - 1), 0, count - 1, *random.integers(count, size=6)])
     if of_graphs:
         seeds = np.arange(count)
-    batch = sample_batch(
-        offsets, sources, None, seeds, fanout, replace=False, seed=seed, epoch=0, batch=0
-    )
+    batch = _neighbourhood(offsets, sources, seeds, fanout)
     degrees = np.diff(offsets)
     sizes = (count // 3, count - count // 3) if of_graphs else ()
     rows = len(batch.n_id)
@@ -485,6 +493,35 @@ def _graph(random: np.random.Generator, count: int) -> tuple[NDArray[np.int64], 
     offsets = np.zeros(count + 1, np.int64)
     offsets[1:] = np.cumsum(np.bincount(target, minlength=count))
     return offsets, source[order]
+
+
+def _neighbourhood(
+    offsets: NDArray[np.int64],
+    sources: NDArray[np.int64],
+    seeds: NDArray[np.int64],
+    fanout: tuple[int, ...],
+) -> _Neighbourhood:
+    """The first neighbours of each node, as many as the fan-out of the hop; all of them for -1."""
+    nodes: list[int] = seeds.tolist()
+    places: dict[int, int] = {}
+    for place, node in enumerate(nodes):
+        places.setdefault(node, place)
+    arcs: list[tuple[int, int]] = []
+    num_nodes, num_edges, first = [len(nodes)], [], 0
+    for count in fanout:
+        last, before = len(nodes), len(arcs)
+        for target in range(first, last):
+            neighbours = sources[offsets[nodes[target]] : offsets[nodes[target] + 1]]
+            for source in neighbours[: None if count == -1 else count].tolist():
+                if source not in places:
+                    places[source] = len(nodes)
+                    nodes.append(source)
+                arcs.append((places[source], target))
+        num_nodes.append(len(nodes) - last)
+        num_edges.append(len(arcs) - before)
+        first = last
+    row, col = np.array(arcs, np.int64).reshape(-1, 2).T
+    return _Neighbourhood(np.array(nodes), row, col, num_nodes, num_edges)
 
 
 def _degrees(

@@ -39,7 +39,6 @@ _KINDS = ("_neg", _OWN)
 _DESCRIBED = "links.json"
 """Written last: what is there without it is not complete."""
 _VERSION = 2
-"""The first one had sizes of files, and no checksums."""
 _WIDENED = "x.npy"
 _NO_KEYS = np.empty(0, np.int64)
 _NONE_HELD_OUT = LinkConfig(held_out=0.0)
@@ -178,7 +177,7 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
         described = unseal((root / _DESCRIBED).read_bytes(), what)
     except CorruptError as error:
         raise CorruptError(f"{error}\n{hint}") from None
-    if described.get("version") not in (1, _VERSION):
+    if described.get("version") != _VERSION:
         raise VersionError(
             f"{what}: expected version {_VERSION}, found {described.get('version')}\n{hint}"
         )
@@ -186,7 +185,7 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
     for name, size in described["bytes"].items():
         if (now := found.get(name, "no file")) != size:
             raise CorruptError(f"`{root / name}`: expected {size} bytes, found {now}\n{hint}")
-    for name, expected in described.get("checksums", {}).items():
+    for name, expected in described["checksums"].items():
         check()
         checksum = checksum_of_file(root / name)
         if checksum != expected:

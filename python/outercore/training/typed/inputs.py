@@ -83,8 +83,7 @@ class Schema:
     def from_dict(cls, values: Mapping[str, Any], layers: int) -> Schema:
         """Inverse of `to_dict`."""
         return cls(
-            # Earlier models name one type.
-            tuple(values.get("seeds") or [values["labelled"]]),
+            tuple(values["seeds"]),
             tuple((source, relation, target) for source, relation, target in values["edge_types"]),
             {name: NodeInput(**given) for name, given in values["inputs"].items()},
             layers,
