@@ -34,16 +34,16 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.export import export_model  # noqa: E402
-from outercore.training.exported import digest_of  # noqa: E402
-from outercore.training.model_files import load_model, save_model  # noqa: E402
-from outercore.training.models import build_model  # noqa: E402
-from outercore.training.run import train  # noqa: E402
-from outercore.training.served_options import (  # noqa: E402
+from outercore.training.exported import (  # noqa: E402
     EXPRESSED,
     OF_TRAINING,
+    digest_of,
     require_expressed,
     rule_of,
 )
+from outercore.training.model_files import load_model, save_model  # noqa: E402
+from outercore.training.models import build_model  # noqa: E402
+from outercore.training.run import train  # noqa: E402
 from outercore.training.tasks import Task  # noqa: E402
 
 torch.set_num_threads(1)

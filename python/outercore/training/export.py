@@ -26,13 +26,12 @@ from outercore.errors import InternalError, InvalidError, UnsupportedError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import OwnNetwork
-from outercore.training.exported import digest_of
+from outercore.training.exported import digest_of, require_expressed, rule_of
 from outercore.training.graph_batches import GraphBatch
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.model_files import EXPORTED, Model, is_exported, is_own, load_model
 from outercore.training.models import Network, Perceptron
-from outercore.training.served_options import require_expressed, rule_of
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel
 from outercore.training.trained_model import model_directory

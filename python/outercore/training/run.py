@@ -44,7 +44,7 @@ from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.splits import nodes_of, with_splits
 from outercore.training.temporal.work import TemporalLinkWork
-from outercore.training.trained_model import config_under, model_directory, open_graph, opened_work
+from outercore.training.trained_model import model_directory, open_graph, opened_work
 from outercore.training.work import PredictingWork, Work, samples_only
 
 _COMMAND = "outercore train"
@@ -302,7 +302,6 @@ def evaluate(
         what = "a network of whole graphs takes all neighbours, and samples none"
         raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
     graph = open_graph(_data_set_of(directory) if data_set is None else root_of(data_set))
-    config = config_under(saved, graph, memory, far)
     observer = observer or Observer()
     of_links = saved.task.kind == "links"
     if of_links and not (predictions is None and logits is None):
@@ -311,7 +310,7 @@ def evaluate(
             "hint: leave `--predictions` and `--logits` out"
         )
     opening = opened_work(
-        saved, directory, graph, config, observer=observer, open_loader=open_loader
+        saved, directory, graph, memory, far, observer=observer, open_loader=open_loader
     )
     with ExitStack() as stack:
         work, ready = stack.enter_context(opening)

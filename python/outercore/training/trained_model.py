@@ -20,7 +20,6 @@ from outercore.files.atomic import scratch_directory
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.training.checkpoint import Position
-from outercore.training.config import TrainConfig
 from outercore.training.inference import Context
 from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory
@@ -40,38 +39,31 @@ def open_graph(path: Path) -> Any:
     return outercore.open(path)
 
 
-def config_under(
-    saved: SavedModel, graph: Any, memory: str | None, far: FarOptions | None = None
-) -> TrainConfig:
-    """The configuration of the training, within another budget where `memory` says one.
-
-    Errors: `UnsupportedError`, `NotFoundError` where the model is not for such a data set.
-    """
-    # The memory server of the training is no part of the model.
-    config = replace(saved.config, budget=replace(saved.config.budget, far=far))
-    if memory is not None:
-        config = replace(config, budget=replace(config.budget, memory=memory))
-    require_model_fits(graph, config)
-    return config
-
-
 @contextmanager
 def opened_work(
     saved: SavedModel,
     directory: Path,
     graph: Graph,
-    config: TrainConfig,
+    memory: str | None,
+    far: FarOptions | None = None,
     *,
     observer: Observer,
     open_loader: LoaderFactory,
 ) -> Iterator[tuple[Work, Callable[[], Context]]]:
     """The work of the model that lies in `directory`, and a function that makes it ready to score.
 
-    The function leaves all of the budget to the scores. A signal stops them.
+    The function leaves all of the budget to the scores; this is `memory`, or that of the training.
+    A signal stops them.
 
-    Errors: as `open_work`; for a model of edges `InvalidError` where the data set is another one or
-    changed since.
+    Errors: as `require_model_fits` and `open_work`; for a model of edges `InvalidError` where the
+    data set is another one or changed since.
     """
+    # The memory server of the training does not belong to the model.
+    budget = replace(saved.config.budget, far=far)
+    if memory is not None:
+        budget = replace(budget, memory=memory)
+    config = replace(saved.config, budget=budget)
+    require_model_fits(graph, config)
     stop, scratch = StopRequest(), directory / SCRATCH
     place = None
     if config.of_links:

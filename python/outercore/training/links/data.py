@@ -492,42 +492,22 @@ def _of_folder(path: Path) -> list[tuple[str, NDArray[Any]]]:
 
 
 def _checked(path: Path, name: str, array: NDArray[Any], nodes: int) -> NDArray[np.int64]:
-    if not name.endswith(_OWN):
-        return _pairs(path, name, array, nodes)
     what = f"edges `{path}`: array `{name}`"
-    if array.ndim != 2 or array.dtype.kind not in "iu" or not array.size:
-        raise InvalidError(
-            f"{what}: expected targets for each edge, integers [n, k], found {array.dtype} "
-            f"{list(array.shape)}"
-        )
-    wrong = np.flatnonzero(((array < 0) | (array >= nodes)).any(axis=1))
-    if len(wrong):
-        row = array[wrong[0]]
-        raise InvalidError(
-            f"{what}: row {wrong[0]}: found node {row[(row < 0) | (row >= nodes)][0]}, expected 0 "
-            f"to {nodes - 1}"
-        )
-    return array.astype(np.int64, copy=False)
-
-
-def _pairs(path: Path, name: str, array: NDArray[Any], nodes: int) -> NDArray[np.int64]:
-    what = f"edges `{path}`: array `{name}`"
-    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise InvalidError(
-            f"{what}: expected pairs of node ids, integers [n, 2], found {array.dtype} "
-            f"{list(array.shape)}"
-        )
+    is_pairs = not name.endswith(_OWN)
+    expected = "pairs of node ids, integers [n, 2]"
+    if not is_pairs:
+        expected = "targets for each edge, integers [n, k]"
+    is_wrong = array.ndim != 2 or array.dtype.kind not in "iu"
+    if is_wrong or (array.shape[1] != 2 if is_pairs else not array.size):
+        raise InvalidError(f"{what}: expected {expected}, found {array.dtype} {list(array.shape)}")
     if not len(array):
         raise InvalidError(f"{what}: expected at least one pair, found none")
-    wrong = np.flatnonzero(((array < 0) | (array >= nodes)).any(axis=1))
-    if len(wrong):
+    if ((array < 0) | (array >= nodes)).any():
+        row, column = np.argwhere((array < 0) | (array >= nodes))[0]
+        found = f"nodes {array[row].tolist()}" if is_pairs else f"node {array[row, column]}"
+        raise InvalidError(f"{what}: row {row}: found {found}, expected 0 to {nodes - 1}")
+    if is_pairs and len(loops := np.flatnonzero(array[:, 0] == array[:, 1])):
         raise InvalidError(
-            f"{what}: row {wrong[0]}: found nodes {array[wrong[0]].tolist()}, expected 0 to "
-            f"{nodes - 1}"
+            f"{what}: row {loops[0]}: expected two nodes, found {array[loops[0], 0]} twice"
         )
-    loops = np.flatnonzero(array[:, 0] == array[:, 1])
-    if len(loops):
-        raise InvalidError(
-            f"{what}: row {loops[0]}: expected two nodes, found {int(array[loops[0], 0])} twice"
-        )
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
