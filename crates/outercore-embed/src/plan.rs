@@ -22,7 +22,7 @@ pub enum BucketEdges {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanInput {
-    /// Number of nodes. Partitions have equally many nodes, up to one.
+    /// Number of nodes. Partitions differ by at most one node.
     pub nodes: u64,
     /// Bytes per node: its embedding and its optimiser state.
     pub row_bytes: u64,

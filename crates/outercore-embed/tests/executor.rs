@@ -82,7 +82,7 @@ fn bytes_moved_are_those_that_the_order_says() {
         let swaps = executor.order(0).swaps() as u64;
         let each = table.layout.partition_bytes().0;
         // With a spare slot, the partition that left last is still in memory when the next epoch
-        // loads it first, and the partition that leaves last is not yet written.
+        // loads it first. The partition that leaves last is not yet written.
         let spared = u64::from(mode == SwapMode::SpareSlot);
         let (mut loads, mut stores) = (3, 0);
         for epoch in 0..3 {

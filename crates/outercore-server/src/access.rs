@@ -22,7 +22,7 @@ const MOST_BYTES: Bytes = Bytes::mib(1);
 pub enum Access {
     /// Predictions, metadata and metrics.
     Read,
-    /// The same, and also changes of the graph and analyses.
+    /// Everything that `Read` allows, changes of the graph, and analyses.
     Update,
 }
 

@@ -27,7 +27,8 @@ const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 const GRPC: &str = "application/grpc";
 
-/// Path prefix of the Open Inference Protocol, and its content type for requests with bytes.
+/// Path prefix of the Open Inference Protocol, and path suffix of its requests that may carry
+/// bytes.
 const OF_PROTOCOL: &str = "/v2/";
 const INFER: &str = "/infer";
 

@@ -10,9 +10,10 @@ use crate::sample::Line;
 
 /// The meaning of quotes in lines that are split at tabs or blanks.
 ///
-/// Quotes enclose fields if all lines can be read so and, in each column, either all texts are
-/// quoted, as R writes them, or only the texts that need it. Otherwise they belong to names, such
-/// as `"Heroes"` next to `Low`. The first line may be a header in another style.
+/// Quotes enclose fields if all lines can be read so, and if the quoted texts of each column follow
+/// a rule: either all texts are quoted, as R writes them, or only the texts that need it. Otherwise
+/// they belong to names, such as `"Heroes"` next to `Low`. The first line may be a header in
+/// another style.
 pub fn quotes(separator: Separator, data: &[Line<'_>]) -> Quotes {
     let has_quotes = |line: &Line<'_>| memchr::memchr(b'"', line.text).is_some();
     let is_clear = !matches!(separator, Separator::Tab | Separator::Blanks);

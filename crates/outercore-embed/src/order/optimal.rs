@@ -47,11 +47,11 @@ fn pairs_to_come(partitions: usize, resident: usize) -> usize {
 /// The cheapest list of swaps that a search finds, starting from the state `0..resident`.
 ///
 /// The search starts from the best order of the other methods and looks for cheaper ones with new
-/// random draws, until an order reaches the lower bound or the work is used up. With a spare slot
-/// the cheapest order is the shortest. With swaps in place and at least three partitions in memory,
-/// a swap that no new training can hide costs slightly more than two swaps that some can hide. Only
-/// orders of many partitions contain such swaps. In reverse the same order may have a few; among
-/// equal orders, one without them is preferred.
+/// random draws. It stops at the lower bound or when the work is used up. With a spare slot the
+/// cheapest order is the shortest. With swaps in place and at least three partitions in memory, a
+/// swap may leave nothing new to train meanwhile. Such a swap costs slightly more than two swaps
+/// that leave something, and only occurs in orders of many partitions. In reverse the same order
+/// may have a few such swaps; among equal orders, one without them is preferred.
 pub fn swaps(config: &OrderConfig, resident: usize) -> Vec<Swap> {
     // With two partitions in memory, a swap evicts one, and no pair is left to train meanwhile.
     let prefetch = config.mode == SwapMode::InPlace && resident > 2;
@@ -67,7 +67,8 @@ pub fn swaps(config: &OrderConfig, resident: usize) -> Vec<Swap> {
             break;
         }
         turns -= usize::from(again);
-        // Even if no swap has to be hidden, the rule often leads to shorter orders.
+        // Even if no swap has to be hidden, the prefetch rule leads to short orders more often than
+        // not.
         let round = attempt as usize / TASTES.len();
         let rules =
             Rules { prefetch: prefetch || (resident > 2 && round.is_multiple_of(2)), ..rules };

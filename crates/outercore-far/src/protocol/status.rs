@@ -50,7 +50,7 @@ pub(crate) fn encode_error(error: &Error) -> (u16, String) {
     (status_of(error.kind()), text)
 }
 
-/// Decodes an error. Control characters are removed, so that the text cannot affect a terminal.
+/// Decodes an error. Control characters become blanks, so that the text cannot affect a terminal.
 pub(crate) fn decode_error(status: u16, text: &[u8]) -> Error {
     let text = String::from_utf8_lossy(&text[..text.len().min(MAX_TEXT)]);
     let plain = |text: &str| text.replace(char::is_control, " ");

@@ -1,8 +1,8 @@
 //! Limits the connections that have not yet authenticated; the oldest make room for new ones.
 //!
-//! A client with the token authenticates at once. So the oldest unauthenticated connections are
-//! closed, and new ones are accepted. Each listening address has a separate limit: strangers from
-//! the network cannot block the Unix socket.
+//! A client with the token authenticates at once. So if there are too many unauthenticated
+//! connections, the oldest are closed, and new ones are accepted. Each listening address has a
+//! separate limit: strangers from the network cannot block the Unix socket.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -206,7 +206,7 @@ struct Checker<'a, 'p> {
 }
 
 impl Checker<'_, '_> {
-    /// Reports progress: `read` bytes of the current array are read, and `reported` were reported
+    /// Reports progress: `read` bytes of the current step are read, and `reported` were reported
     /// before.
     fn advance(&mut self, read: u64, reported: u64) -> Result<u64> {
         self.done += read - reported;

@@ -89,7 +89,7 @@ impl Delta {
 
     /// Removes the arcs from `source` to `target`; returns their number.
     fn remove_arcs(&mut self, source: NodeId, target: NodeId, base: &dyn Topology) -> Result<u64> {
-        // Check first, because an unchanged list must not count as changed.
+        // Copy the list unmarked first: without arcs to remove, it must not count as changed.
         self.adopt(&[target], base)?;
         if self.list(target).is_none_or(|list| list.count(source) == 0) {
             return Ok(0);
