@@ -4,8 +4,8 @@
 //! of inline edges, and `batch` the graph of each inline node. In `edge_index` and in the ids of
 //! the request, `-1 - k` is the k-th inline node. NumPy writes it as `~k`.
 //!
-//! An edge of an undirected data set has two arcs, whichever direction it was imported in. A request
-//! may list it once, or in both directions, as PyG does; `directions.rs` has the rule.
+//! An edge of an undirected data set has two arcs, whichever direction it was imported in. A
+//! request may list it once, or in both directions, as PyG does; `directions.rs` has the rule.
 //!
 //! `docs/design/0028-inline-requests.md` has the reasons.
 

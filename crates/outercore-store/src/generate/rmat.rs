@@ -22,7 +22,8 @@ pub struct RmatOptions {
 /// A Kronecker graph with the parameters of Graph500, computed by edge.
 ///
 /// **Source** Chakrabarti, Zhan and Faloutsos, "R-MAT: a recursive model for graph mining", SDM'04;
-/// the Graph500 specification: A, B, C = 0.57, 0.19, 0.19 and ids scrambled by a random permutation.
+/// the Graph500 specification: A, B, C = 0.57, 0.19, 0.19 and ids scrambled by a random
+/// permutation.
 ///
 /// # Example
 /// ```

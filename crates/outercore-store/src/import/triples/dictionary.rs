@@ -123,8 +123,8 @@ impl Dictionary {
     pub fn clear(&mut self) {
         self.bytes = Vec::with_capacity(self.byte_limit);
         self.ends = Vec::with_capacity(self.name_limit);
-        // A new zeroed table costs nothing until it is used. Clearing the old table could take longer
-        // than reading the input.
+        // A new zeroed table costs nothing until it is used. Clearing the old table could take
+        // longer than reading the input.
         self.slots = vec![0; 2 * self.name_limit];
     }
 }
