@@ -15,7 +15,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::process::OfProcess;
 
-/// A connection to a memory server; its public class is `outercore.far.Connection`.
+/// A connection to a memory server; its public class is `outercore.data.far.Connection`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct FarConnection {
     state: OfProcess<Mutex<State>>,

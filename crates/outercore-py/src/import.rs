@@ -143,7 +143,7 @@ pub fn noted(spec: &ArraySpec, summary: ArraySummary) -> Value {
     })
 }
 
-/// Builds a data set from pushed data; its public interface is `outercore.sources`.
+/// Builds a data set from pushed data; its public interface is `outercore.importing`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Importer {
     progress: Py<PyAny>,

@@ -15,7 +15,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::process::OfProcess;
 
-/// A memory server in this process; its public class is `outercore.far.MemoryServer`.
+/// A memory server in this process; its public class is `outercore.data.far.MemoryServer`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct MemoryServer {
     /// `None` once stopped.

@@ -12,7 +12,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::process::OfProcess;
 
-/// A prediction server in this process; its public class is `outercore.server.Server`.
+/// A prediction server in this process; its public class is `outercore.serving.server.Server`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Server {
     /// `None` once stopped.

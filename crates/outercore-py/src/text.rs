@@ -26,7 +26,7 @@ pub fn detect_text(py: Python<'_>, path: &str, purpose: &str, options: &str) -> 
     .map_err(to_python)
 }
 
-/// Rows of a text; its public interface is `outercore.sources.text`.
+/// Rows of a text; its public interface is `outercore.importing.table.text`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct TextTable {
     table: Mutex<Table>,

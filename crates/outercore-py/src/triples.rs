@@ -69,7 +69,7 @@ impl Options {
     }
 }
 
-/// Builds a data set of triples; its public interface is `outercore.sources.triples`.
+/// Builds a data set of triples; its public interface is `outercore.importing.triples`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct TripleImporter {
     progress: Py<PyAny>,
