@@ -18,8 +18,8 @@ pub struct BuildOptions {
     /// The order of the nodes; by default the given order if most arcs are short, otherwise by
     /// degree.
     pub order: Option<Order>,
-    /// Partitions have at most `1 << partition_log2` nodes, 1 to 16; by default it depends on the
-    /// size of the graph.
+    /// Partitions have at most `1 << partition_log2` nodes. The value is 1 to 16; by default it
+    /// depends on the size of the graph.
     pub partition_log2: Option<u32>,
     /// Whether to replace an existing grid.
     pub overwrite: bool,
