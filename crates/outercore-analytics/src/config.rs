@@ -45,7 +45,7 @@ pub struct RunConfig {
     pub checkpoint: Option<CheckpointConfig>,
 }
 
-/// Where and when to leave checkpoints.
+/// Where and when to write checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointConfig {

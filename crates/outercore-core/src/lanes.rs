@@ -1,8 +1,8 @@
 //! Philox for many nodes at once, one node in each lane of a vector register.
 //!
-//! The random numbers equal those of [`crate::Uniform`] and [`Permutation::at`]. All functions here
-//! except the entry points are `#[inline(always)]`: a function that is not inlined is compiled
-//! without the vector instructions.
+//! The random numbers equal the numbers of [`crate::Uniform`] and [`Permutation::at`]. All
+//! functions here except the entry points are `#[inline(always)]`: a function that is not inlined
+//! is compiled without the vector instructions.
 
 use std::ops::Range;
 

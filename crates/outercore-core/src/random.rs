@@ -128,7 +128,7 @@ pub struct Permutation {
 
 impl Permutation {
     pub(crate) const FEISTEL_ROUNDS: u32 = 6;
-    /// Separates the Philox blocks of permutations from those of samplers.
+    /// Separates the Philox blocks of permutations from the blocks of samplers.
     pub(crate) const TWEAK: u32 = 0xFE15_7E10;
 
     /// The order of epoch `epoch` of a run seeded with `seed`.
@@ -146,7 +146,7 @@ impl Permutation {
         self.len
     }
 
-    /// Whether the permutation has no elements.
+    /// Whether the permutation is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

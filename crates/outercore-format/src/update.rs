@@ -90,8 +90,8 @@ impl Update {
     /// Appends the update's bytes.
     ///
     /// # Errors
-    /// `Invalid`: more than 65,535 rows, a key above 65,535 bytes, a row of 4 GiB, or a graph of 2^32
-    /// nodes or edges.
+    /// `Invalid`: more than 65,535 rows, a key above 65,535 bytes, a row of 4 GiB, or a graph of
+    /// 2^32 nodes or edges.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::AddEdge { source, target, rows } => {

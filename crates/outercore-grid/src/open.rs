@@ -162,7 +162,8 @@ impl Grid {
         &self.blocks
     }
 
-    /// The weights of the edges, in the order of the pieces: `float32 [edges]` or `float64 [edges]`.
+    /// The weights of the edges, in the order of the pieces: `float32 [edges]` or
+    /// `float64 [edges]`.
     pub fn weights(&self) -> Option<&ArrayRef> {
         self.weights.as_ref()
     }

@@ -424,8 +424,8 @@ impl Engine {
         let mut dropped = Vec::new();
         while self.reader.in_flight() > 0 {
             if self.reader.wait(self.reader.in_flight(), self.deadline, &mut dropped).is_err() {
-                // A hanging read keeps its lease. `call` separates late completions from those of
-                // later calls.
+                // A hanging read keeps its lease. `call` separates late completions from
+                // completions of later calls.
                 break;
             }
             dropped.clear();

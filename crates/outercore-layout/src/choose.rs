@@ -25,8 +25,8 @@ pub struct Chosen {
 /// always chooses the `int8` layout.
 ///
 /// # Errors
-/// `NotFound`: no such array, or no `int8` layout. `Invalid`: the `int8` layout is stale. `Corrupt`,
-/// `Version` as [`Layout::open`].
+/// `NotFound`: no such array, or no `int8` layout. `Invalid`: the `int8` layout is stale.
+/// `Corrupt`, `Version` as [`Layout::open`].
 pub fn choose(
     data_set: &DataSet,
     key: &str,

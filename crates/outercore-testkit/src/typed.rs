@@ -11,8 +11,8 @@ use crate::sampler::pick;
 /// An edge type (source, relation, target) and its edges (source, target).
 pub type NamedEdges<'a> = (&'a str, &'a str, &'a str, &'a [(u64, u64)]);
 
-/// A graph with a CSC for each edge type, in the order of their names. Sources, targets and edge ids
-/// count from 0 within their type.
+/// A graph with a CSC for each edge type, in the order of their names. Sources, targets and edge
+/// ids count from 0 within their type.
 #[derive(Clone, Debug)]
 pub struct TypedGraph {
     /// The types.

@@ -103,8 +103,8 @@ fn validate(resolution: f64) -> Result<()> {
 /// `Invalid`: a resolution that is not above 0; weights that overflow. Errors of the pass.
 ///
 /// # Source
-/// Blondel, Guillaume, Lambiotte, Lefebvre, "Fast unfolding of communities in large networks" (2008);
-/// resolution as in Reichardt, Bornholdt (2006).
+/// Blondel, Guillaume, Lambiotte, Lefebvre, "Fast unfolding of communities in large networks"
+/// (2008); resolution as in Reichardt, Bornholdt (2006).
 pub fn louvain<R: Passes>(
     run: &mut R,
     resolution: f64,

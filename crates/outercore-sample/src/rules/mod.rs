@@ -97,8 +97,8 @@ pub enum Choice {
     /// edges to nodes found before. `degree` counts the target's in-edges of the edge type. A batch
     /// contains all edges between its nodes.
     ///
-    /// **Source** HGSampling of Hu et al., "Heterogeneous Graph Transformer", WWW 2020, Algorithms 1
-    /// and 2. As in PyG, the types of a hop are drawn before the scores change.
+    /// **Source** HGSampling of Hu et al., "Heterogeneous Graph Transformer", WWW 2020,
+    /// Algorithms 1 and 2. As in PyG, the types of a hop are drawn before the scores change.
     Hgt,
 }
 
