@@ -12,8 +12,8 @@ use crate::task::Task;
 /// The work per arc. It is called for one piece and one direction at a time.
 ///
 /// # Contract
-/// A target partition is used by one thread at a time and receives its pieces in file order. Sums
-/// are therefore the same for every number of threads, budget and back end.
+/// - A target partition is used by one thread at a time and receives its pieces in file order.
+///   Sums are therefore the same for every number of threads, budget and back end.
 /// - `source` does not change during a pass.
 pub trait EdgeProgram: Sync {
     /// Per partition; all threads read it during a pass.

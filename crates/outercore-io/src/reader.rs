@@ -44,9 +44,9 @@ pub struct Completion {
 ///
 /// # Contract
 /// - Every submitted request completes exactly once, with success or an error.
-/// `submit` never blocks: it takes requests from the front of the list while it has room.
-/// `wait` returns after `at_least` completions (or all in flight, if fewer). If `deadline` passes
-/// without a completion, it returns an error of kind `Io`, so no wait is endless.
+/// - `submit` never blocks: it takes requests from the front of the list while it has room.
+/// - `wait` returns after `at_least` completions (or all in flight, if fewer). If `deadline` passes
+///   without a completion, it returns an error of kind `Io`, so no wait is endless.
 /// - Dropping a reader waits until the kernel no longer writes into any lease.
 pub trait Reader: Send {
     /// Opens `path` for reading and registers it.

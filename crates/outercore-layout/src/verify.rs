@@ -16,7 +16,7 @@ use crate::{Layout, Places};
 /// each node's row at that place.
 ///
 /// **Cost** reads each layout and its array once; for a layout in another order, holds 8 bytes per
-/// node (16 from 2^32 nodes on). [`outercore_store::check`] checks the checksums of the rows.
+/// node (16 above 2^32 nodes). [`outercore_store::check`] checks the checksums of the rows.
 ///
 /// # Errors
 /// Failed reads; errors of `on_progress`.
