@@ -437,7 +437,7 @@ impl Engine {
 struct List<'a> {
     files: &'a dyn Fn(usize) -> FileId,
     reads: &'a dyn Fn(usize) -> PlannedRead,
-    /// Where a read's buffer comes from, if not from staging.
+    /// The slots that provide a read's buffer, instead of staging.
     slots: &'a dyn Fn(usize) -> Option<&'a Slots>,
     len: usize,
 }

@@ -77,7 +77,7 @@ pub struct KeptRead {
     pub file: FileId,
     /// The bytes to read.
     pub read: PlannedRead,
-    /// Where the buffer comes from.
+    /// The slots that provide the buffer.
     pub into: Slots,
 }
 

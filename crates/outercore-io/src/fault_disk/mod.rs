@@ -29,7 +29,7 @@ pub enum FaultKind {
     /// The device is full: the operation and every later operation that needs room fails. A write
     /// leaves its first half on the device.
     NoSpace,
-    /// This operation alone fails with `EIO` and changes nothing.
+    /// Only this operation fails, with `EIO`, and changes nothing.
     Eio,
 }
 
