@@ -1,4 +1,4 @@
-//! The first phase: edges are checked, counted and, unless they have a binary file, spilled.
+//! Phase 1: checks and counts the edges, and writes edges without a binary file to the spill.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
@@ -16,29 +16,29 @@ use super::segment::{Segment, read_segments};
 use super::spill::Spill;
 use crate::destination::Destination;
 
-/// Takes the sources of edges one after the other.
+/// Reads the sources of edges one after the other.
 pub(crate) struct Intake {
     disk: Shared<dyn Disk>,
     root: PathBuf,
     options: EdgeImportOptions,
     tuning: Tuning,
-    /// As it is on disk, but for the source that is being taken.
+    /// The journal, equal to the one on disk except for the current source.
     pub journal: Journal,
     pub destination: Destination,
-    /// The place of the next source among the sources.
+    /// Index of the next source.
     next: usize,
     counted: Option<Counted>,
-    /// Edges of the current source, durable or not.
+    /// Edges so far of the current source, durable or not.
     taken: u64,
-    /// Edges of the current source that an earlier run left behind.
+    /// Edges of the current source that an earlier run made durable.
     durable: u64,
     /// Bytes of the spill when the journal was last saved.
     saved_bytes: u64,
-    /// Edges that the caller has pushed or skipped, while the current source is pushed.
+    /// Edges that the caller has pushed or skipped, if the current source is pushed.
     pushed: Option<u64>,
 }
 
-/// What is known of the edges taken so far; made again from what is durable when an import goes on.
+/// Counts of the edges so far. A resumed import computes them again from the durable edges.
 struct Counted {
     histogram: Histogram,
     spill: Spill,
@@ -73,7 +73,7 @@ impl Intake {
         !self.journal.sources.is_empty()
     }
 
-    /// Takes a text file.
+    /// Reads a text file.
     pub fn text(&mut self, source: TextSource, on_progress: OnProgress<'_>) -> Result<()> {
         let (path, total) = (source.file.path.clone(), source.file.bytes);
         let text = source.text.clone();
@@ -137,7 +137,7 @@ impl Intake {
                 path.display()
             )));
         }
-        // An undirected import turns every edge round by itself.
+        // An undirected import adds the reverse of every edge anyway.
         let mirrored = !self.options.undirected;
         if text.dialect.mirror() == Mirror::Negated && !mirrored {
             return Err(Error::invalid(format!(
@@ -156,7 +156,7 @@ impl Intake {
         })
     }
 
-    /// Takes a binary file, which stays where it is.
+    /// Uses a binary file in place.
     pub fn binary(
         &mut self,
         source: Source,
@@ -188,7 +188,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes a batch of the caller's edges.
+    /// Adds a batch of edges from the caller.
     pub fn push(&mut self, edges: &[[u64; 2]]) -> Result<()> {
         let durable = self.pushed_before()?;
         let pushed = self.pushed.unwrap_or(0);
@@ -212,7 +212,7 @@ impl Intake {
         Ok(())
     }
 
-    /// [`Intake::push`] of two columns.
+    /// As [`Intake::push`], with two columns.
     pub fn push_columns(&mut self, sources: &[i64], targets: &[i64]) -> Result<()> {
         if sources.len() != targets.len() {
             return Err(Error::invalid(format!(
@@ -241,7 +241,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Edges of the pushed source that are durable from an earlier run.
+    /// Number of pushed edges that an earlier run made durable.
     pub fn pushed_before(&mut self) -> Result<u64> {
         if self.pushed.is_none() {
             self.begin(Source::Push)?;
@@ -250,7 +250,7 @@ impl Intake {
         Ok(self.durable)
     }
 
-    /// Passes over edges that are durable already.
+    /// Skips edges that are already durable.
     pub fn skip_pushed(&mut self, edges: u64) -> Result<()> {
         let durable = self.pushed_before()?;
         let pushed = self.pushed.unwrap_or(0) + edges;
@@ -263,7 +263,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes all sources durable and complete; no more may follow.
+    /// Makes all sources durable and complete. No more sources may follow.
     pub fn close(&mut self) -> Result<()> {
         self.close_pushed()?;
         if let Some(left) = self.journal.sources.get(self.next) {
@@ -278,7 +278,7 @@ impl Intake {
         Ok(())
     }
 
-    /// What was counted, when all is durable.
+    /// The histogram, once all edges are durable.
     pub fn take_histogram(&mut self, on_progress: OnProgress<'_>) -> Result<Histogram> {
         self.count_durable(on_progress)?;
         self.save()?;
@@ -286,14 +286,14 @@ impl Intake {
         Ok(counted.histogram)
     }
 
-    /// The next source is `source`; says whether all of it was taken before.
+    /// Starts the next source, `source`; returns whether an earlier run read all of it.
     fn begin(&mut self, source: Source) -> Result<bool> {
         let index = self.next;
         let is_reading = self.journal.stage == Stage::Read;
         let is_last = index + 1 == self.journal.sources.len();
         match self.journal.sources.get_mut(index) {
             Some(record) if record.source == source => {}
-            // It was not taken whole, so that nothing builds upon it.
+            // Replace an incomplete last source: no later source depends on it.
             Some(record) if is_reading && is_last && !record.complete => {
                 *record = SourceRecord::new(source);
             }
@@ -316,12 +316,13 @@ impl Intake {
         Ok(record.complete)
     }
 
-    /// Whether a source was taken whole, so that what was taken is kept if the next one is refused.
+    /// Whether a source is complete, so that it is kept if the next source is refused.
     pub fn has_whole_source(&self) -> bool {
         self.journal.stage != Stage::Read || self.journal.sources.iter().any(|s| s.complete)
     }
 
-    /// Counts what an earlier run left behind and opens the spill after it; the first time only.
+    /// Counts the durable edges of an earlier run and opens the spill after them; only the first
+    /// call does this.
     fn count_durable(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
         if self.counted.is_some() {
             return Ok(());
@@ -350,7 +351,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes edges of the current source; `place` names the one with a bad id.
+    /// Adds edges to the current source; `place` names the edge with a bad id.
     fn take(&mut self, edges: &[[u64; 2]], place: impl Fn(u64) -> String) -> Result<()> {
         refuse_out_of_range(edges, self.options.end_of_ids(), place)?;
         let Some(counted) = &mut self.counted else { return Err(not_counted()) };
@@ -360,7 +361,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes a durable point at `position` if it is time to, or if the task is not to go on.
+    /// Makes a durable point at `position` if enough bytes were written, or if the task stops.
     fn settle(&mut self, position: Position, going: Result<()>) -> Result<()> {
         let bytes = self.counted.as_ref().map_or(0, |counted| counted.spill.bytes());
         if going.is_ok() && bytes - self.saved_bytes < self.tuning.checkpoint {
@@ -369,11 +370,11 @@ impl Intake {
         self.saved_bytes = bytes;
         self.note(position)?;
         let saved = self.save();
-        // Whoever stopped the task is told that, rather than what came of the durable point.
+        // Return the error that stopped the task, not an error of the durable point.
         going.and(saved)
     }
 
-    /// Notes in memory how far the current source is taken.
+    /// Records in memory the progress of the current source.
     fn note(&mut self, position: Position) -> Result<()> {
         let Some(counted) = &self.counted else { return Err(not_counted()) };
         let record = &mut self.journal.sources[self.next - 1];
@@ -383,7 +384,7 @@ impl Intake {
         Ok(())
     }
 
-    /// All of the current source is taken.
+    /// Marks the current source as complete.
     fn end(&mut self, position: Position) -> Result<()> {
         self.note(position)?;
         self.journal.sources[self.next - 1].complete = true;
@@ -393,7 +394,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Ends the batches, if the current source is pushed.
+    /// Ends the pushed source, if the current source is pushed.
     fn close_pushed(&mut self) -> Result<()> {
         let Some(pushed) = self.pushed.take() else { return Ok(()) };
         if pushed < self.durable {
@@ -407,7 +408,7 @@ impl Intake {
         self.end(Position::default())
     }
 
-    /// Writes the journal, after what it says is durable.
+    /// Makes the recorded edges durable, then writes the journal.
     fn save(&mut self) -> Result<()> {
         if let Some(counted) = &mut self.counted {
             counted.spill.sync()?;

@@ -18,7 +18,7 @@ use crate::hold::journal_path;
 
 const VERSION: u32 = 2;
 
-/// Everything an import needs to go on after it was stopped; `.import/journal.json`.
+/// All state that a resumed import needs; `.import/journal.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Journal {
@@ -28,7 +28,7 @@ pub(crate) struct Journal {
     pub stage: Stage,
 }
 
-/// What must be the same for an import to be the same.
+/// Options that must be equal in a resumed import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
@@ -51,29 +51,29 @@ impl Identity {
     }
 }
 
-/// What is durable of one source of edges.
+/// The durable part of one source of edges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceRecord {
     pub source: Source,
-    /// Edges taken.
+    /// Number of durable edges.
     pub edges: u64,
-    /// Where they end in a text.
+    /// Position after them in a text.
     pub position: Position,
-    /// Whether these are all.
+    /// Whether this is the whole source.
     pub complete: bool,
-    /// Nodes that the source says there are, if it does.
+    /// Number of nodes that the source states, or 0.
     pub num_nodes: u64,
-    /// Comment lines passed in a text.
+    /// Comment lines so far in a text.
     #[serde(default)]
     pub comments: u64,
-    /// Lines passed in a text that repeat its header.
+    /// Lines so far in a text that repeat its header.
     #[serde(default)]
     pub repeated_headers: u64,
-    /// Ids of a text with zeros in front.
+    /// Ids so far in a text with leading zeros.
     #[serde(default)]
     pub padded_ids: u64,
-    /// Where the edges lie.
+    /// Location of the edges.
     pub segments: Vec<Segment>,
 }
 
@@ -93,18 +93,18 @@ impl SourceRecord {
     }
 }
 
-/// Where edges come from.
+/// A source of edges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     Text(Box<TextSource>),
     Npy(Vec<InputFile>),
-    /// Handed over by the caller.
+    /// Pushed by the caller.
     Push,
 }
 
 impl Source {
-    /// Whether its edges are written to the spill, rather than read where they are.
+    /// Whether its edges are written to the spill instead of being read in place.
     pub fn is_spilled(&self) -> bool {
         !matches!(self, Self::Npy(_))
     }
@@ -124,7 +124,7 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// A text of edges and how it is read.
+/// A text of edges and its format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TextSource {
@@ -132,7 +132,7 @@ pub(crate) struct TextSource {
     pub text: EdgeText,
 }
 
-/// Which phase is next, and how far it has come.
+/// The current phase and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
@@ -152,10 +152,11 @@ impl Journal {
         root.join(IMPORT_DIRECTORY)
     }
 
-    /// The journal of the import that was stopped in `root`, if there is one and it is this one.
+    /// The journal of the interrupted import in `root`, if there is one and it matches `identity`.
     ///
     /// # Errors
-    /// `Invalid`: another import was begun there. `Version`, `Corrupt`: it cannot be read.
+    /// `Invalid`: another import was started there. `Version`, `Corrupt`: the journal cannot be
+    /// read.
     pub fn load(root: &Path, identity: &Identity) -> Result<Option<Self>> {
         #[derive(Deserialize)]
         struct Versioned {
@@ -181,7 +182,7 @@ impl Journal {
         Ok(Some(journal))
     }
 
-    /// Whether its files are as they were when it took them.
+    /// Whether its input files are unchanged.
     pub fn is_current(&self) -> bool {
         self.sources.iter().all(|record| match &record.source {
             Source::Text(text) => text.file.is_current(),
@@ -198,7 +199,7 @@ impl Journal {
     }
 }
 
-/// The error for an import where another one was stopped.
+/// The error if another import was interrupted in `root`.
 pub(crate) fn other_import(root: &Path) -> Error {
     Error::invalid(format!(
         "`{}` holds the unfinished import of other input or with other options",
@@ -207,7 +208,7 @@ pub(crate) fn other_import(root: &Path) -> Error {
     .hint(way_on(root))
 }
 
-/// The error for a source that differs from the one that the unfinished import took in its place.
+/// The error for a source that differs from the source of the unfinished import at this place.
 pub(crate) fn other_source(index: usize, expected: &Source, found: &Source) -> Error {
     let same_path = match (expected, found) {
         (Source::Text(a), Source::Text(b)) => a.file.path == b.file.path,
@@ -225,7 +226,7 @@ pub(crate) fn other_source(index: usize, expected: &Source, found: &Source) -> E
     Error::invalid(what)
 }
 
-/// The error for fewer or more edges than the unfinished import took from the caller.
+/// The error if the caller pushes fewer or more edges than the unfinished import recorded.
 pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
     Error::invalid(format!(
         "edge source {} has {found} edges, but the unfinished import took {expected} from it",

@@ -19,7 +19,7 @@ use crate::import::journal::other_import;
 const VERSION: u32 = 2;
 const KIND: &str = "triples";
 
-/// Everything an import of triples needs to go on after it was stopped; `.import/journal.json`.
+/// All state that a resumed import of triples needs; `.import/journal.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Journal {
@@ -32,7 +32,7 @@ pub(crate) struct Journal {
     pub stage: Stage,
 }
 
-/// What must be the same for the reading to be the same.
+/// Options that must be equal for a resumed reading phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
@@ -46,7 +46,7 @@ impl Identity {
     }
 }
 
-/// What decides about the triples once they are read.
+/// Options that matter only after the triples are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rules {
@@ -54,29 +54,29 @@ pub(crate) struct Rules {
     pub duplicates: Duplicates,
 }
 
-/// What is durable of one source of triples.
+/// The durable part of one source of triples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceRecord {
     pub part: Part,
     pub source: Source,
-    /// Triples taken.
+    /// Number of durable triples.
     pub triples: u64,
-    /// Where they end in a text.
+    /// Position after them in a text.
     pub position: Position,
-    /// Whether these are all.
+    /// Whether this is the whole source.
     pub complete: bool,
-    /// Lines passed in a text that repeat its header.
+    /// Lines so far in a text that repeat its header.
     #[serde(default)]
     pub repeated_headers: u64,
 }
 
-/// Where triples come from.
+/// A source of triples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     Text(InputFile, Box<Dialect>),
-    /// Handed over by the caller.
+    /// Pushed by the caller.
     Push,
 }
 
@@ -94,17 +94,17 @@ impl std::fmt::Display for Source {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chunk {
     pub part: Part,
-    /// How many there are in the file of triples, one chunk after the other.
+    /// Number of its triples. The file of triples holds one chunk after the other.
     pub triples: u64,
     pub entities: Run,
     pub relations: Run,
 }
 
-/// Which phase is next, and what those before it found.
+/// The current phase, and the results of earlier phases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
-    /// Sources are taken.
+    /// Sources are read.
     Read,
     /// Dictionaries are merged.
     Names,
@@ -115,7 +115,7 @@ pub(crate) enum Stage {
     Done(TripleArtifacts),
 }
 
-/// What is known when the dictionaries are merged.
+/// Results of merging the dictionaries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Named {
@@ -138,11 +138,12 @@ impl Journal {
         }
     }
 
-    /// The journal of the import that was stopped in `root`, if there is one and it is this one.
-    /// With other rules it goes on from where rules matter.
+    /// The journal of the interrupted import in `root`, if there is one and it matches `identity`.
+    /// With other rules, the import resumes at the first phase that depends on the rules.
     ///
     /// # Errors
-    /// `Invalid`: another import was begun there. `Version`, `Corrupt`: it cannot be read.
+    /// `Invalid`: another import was started there. `Version`, `Corrupt`: the journal cannot be
+    /// read.
     pub fn load(
         root: &Path,
         options: &TripleImportOptions,
@@ -184,7 +185,7 @@ impl Journal {
         Ok(Some(journal))
     }
 
-    /// Whether its files are as they were when it took them.
+    /// Whether its input files are unchanged.
     pub fn is_current(&self) -> bool {
         self.sources.iter().all(|record| match &record.source {
             Source::Text(file, _) => file.is_current(),
@@ -192,7 +193,7 @@ impl Journal {
         })
     }
 
-    /// Forgets what was taken of the last source, which must not be whole.
+    /// Removes the durable part of the last source, which must be incomplete.
     pub fn forget_last(&mut self, fresh: SourceRecord) {
         let Some(last) = self.sources.last_mut() else { return };
         *last = fresh;
@@ -209,7 +210,7 @@ impl Journal {
         disk.replace(&journal_path(root), &text)
     }
 
-    /// Triples of all chunks.
+    /// Number of triples in all chunks.
     pub fn triples(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.triples).sum()
     }
@@ -224,7 +225,7 @@ fn rules(options: &TripleImportOptions) -> Rules {
     Rules { unknown: options.unknown, duplicates: options.duplicates }
 }
 
-/// The error for a source that differs from the one that the unfinished import took in its place.
+/// The error for a source that differs from the source of the unfinished import at this place.
 pub(crate) fn other_source(index: usize, expected: &SourceRecord, found: &SourceRecord) -> Error {
     let same_path = match (&expected.source, &found.source) {
         (Source::Text(left, _), Source::Text(right, _)) => left.path == right.path,
@@ -246,7 +247,7 @@ pub(crate) fn other_source(index: usize, expected: &SourceRecord, found: &Source
     Error::invalid(what)
 }
 
-/// The error for fewer or more triples than the unfinished import took from the caller.
+/// The error if the caller pushes fewer or more triples than the unfinished import recorded.
 pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
     Error::invalid(format!(
         "source {} of the triples has {found} triples, but the unfinished import took {expected} \
