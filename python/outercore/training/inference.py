@@ -19,12 +19,13 @@ from outercore.files.npy_rows import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
+from outercore.training.links.model import LinkModel
 from outercore.training.loaders import Loaders
 from outercore.training.models import Perceptron
 from outercore.training.streamed.exact import Exact, Outputs
 from outercore.training.streamed.files import feature_key
 from outercore.training.streamed.network import of_network
-from outercore.training.streamed.steps import Computation
+from outercore.training.streamed.steps import Computation, Input
 from outercore.training.tasks import array_key
 from outercore.training.typed.models import TypedNetwork
 from outercore.training.typed.streamed import of_typed_network
@@ -94,14 +95,12 @@ class Inference:
         degrees: Tensor | None = None,
         samples_only: bool = False,
     ) -> None:
-        """`degrees` float32 [nodes] for a network that weighs by them.
-
-        The features are those of `loaders`, but of one type those that `sampling` names.
-        """
+        """`degrees` float32 [nodes] for a network that weighs by them."""
         self._graph, self._model, self._sampling = graph, model, sampling
         self._loaders, self._context, self._degrees = loaders, context, degrees
         self._type = model.schema.labelled if isinstance(model, TypedNetwork) else None
-        self._features = sampling.features if self._type is None else loaders.features
+        # A model of links embeds nodes by its encoder, perhaps from rows of a learned table.
+        self._network: Any = model.encoder if isinstance(model, LinkModel) else model
         self.samples_only = samples_only
 
     def sampled(
@@ -122,7 +121,7 @@ class Inference:
             # the budget is, because what is sampled depends on the batch.
             batch_size=max(sampling.seeds // 4, min(sampling.seeds, 64)),
             replace=sampling.replace,
-            features=self._features,
+            features=self._loaders.features,
             labels=sampling.labels,
         )
         with evaluating(self._model):
@@ -140,7 +139,7 @@ class Inference:
         Errors: `BudgetError`; `NoSpaceError` where what waits on disk does not fit on the run's
         device.
         """
-        if self.samples_only or isinstance(self._model, Perceptron):
+        if self.samples_only or isinstance(self._network, Perceptron):
             return self.sampled(nodes, "inference")
         return self._layer_by_layer(nodes)
 
@@ -206,12 +205,16 @@ class Inference:
 
     def _computation(self) -> Computation:
         """The network in steps."""
+        features: Any = self._loaders.features
         precision = self._sampling.precision
         if self._type is not None:
-            features: Any = self._features or {}
-            return of_typed_network(self._model, features, precision)
-        key = feature_key(self._graph, self._sampling.features)
-        return of_network(self._model, key, self._degrees, precision)
+            return of_typed_network(self._model, features or {}, precision)
+        if isinstance(self._model, LinkModel) and self._model.table is not None:
+            table = self._model.table
+            rows = Input(lambda _, nodes: table(nodes))
+        else:
+            rows = Input(lambda x, _: x, feature_key(self._graph, features), precision)
+        return of_network(self._network, rows, self._degrees)
 
     # No gradients here, rather than around the loop: that is in a generator, and a
     # `no_grad` that spans a `yield` would switch them off for whoever consumes the generator.

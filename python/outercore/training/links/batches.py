@@ -298,6 +298,7 @@ class LinkLoaders(Loaders):
         super().__init__(
             data.graph,
             config,
+            features=data.features,
             reserved=reserved,
             advice="give more memory by `--memory`, hold out fewer edges, or use smaller batches",
             open_loader=open_loader,
@@ -316,7 +317,7 @@ class LinkLoaders(Loaders):
             batch_size=width,
             memory=self.training_memory,
             replace=self._config.sampling.replace,
-            features=self._data.features,
+            features=self.features,
             labels=None,
             hotness=self._config.budget.hotness,
             far=None,

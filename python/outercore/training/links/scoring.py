@@ -36,7 +36,6 @@ _MORE = (
 )
 _PAIRS = 1 << 14
 """Pairs that are scored together."""
-TABLE = "table.npy"
 
 PairScores: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Scores float32 [n] of pairs of nodes int64 [n, 2]."""
@@ -117,9 +116,7 @@ class LinkScoring(EdgeScoring):
         inference: Inference,
         context: Context,
     ) -> None:
-        """`inference` runs the encoder over the graph of training edges; where the model has a
-        table, it reads features from the file `TABLE` in the scratch directory.
-        """
+        """`inference` runs the model over the graph of training edges."""
         own = [part for part in data.parts if data.part(part).targets is not None]
         for part in own:
             _require_ranked(metric, part)
@@ -159,7 +156,6 @@ class LinkScoring(EdgeScoring):
         """
         with device_errors(f"embeddings `{self._scratch}`"):
             self._scratch.mkdir(parents=True, exist_ok=True)
-        self._write_table()
         rows = NpyRows(self._scratch / "ends.npy", (len(nodes), self._model.outputs))
         run = self._inference.sampled if sampled else self._inference.exact
         with rows:
@@ -171,13 +167,6 @@ class LinkScoring(EdgeScoring):
                 yield lambda pairs: self._of_pairs(embeddings, np.searchsorted(nodes, pairs))
         finally:
             rows.remove()
-
-    def _write_table(self) -> None:
-        if self._model.table is None:
-            return
-        weight = self._model.table.weight.detach().cpu().numpy()
-        with NpyRows(self._scratch / TABLE, weight.shape) as rows:
-            rows.append(weight)
 
     @torch.no_grad()
     def _of_pairs(

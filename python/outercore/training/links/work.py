@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ from outercore.training.inference import Context, Inference
 from outercore.training.links.batches import LinkLoaders, require_fits
 from outercore.training.links.data import LinkData, open_links
 from outercore.training.links.model import LinkModel, link_loss
-from outercore.training.links.scoring import TABLE, LinkScoring
+from outercore.training.links.scoring import LinkScoring
 from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.model_files import SavedModel
 from outercore.training.tasks import link_task
@@ -105,17 +105,16 @@ class LinkWork(Work):
 
     def scoring(self, context: Context) -> LinkScoring:
         """Scores on the held-out edges of the run."""
-        links, table = self.links, str((context.scratch / TABLE).resolve())
         inference = Inference(
-            links.graph,
-            self.model.encoder,
-            replace(self._config.sampling, features=links.features or table),
+            self.links.graph,
+            self.model,
+            self._config.sampling,
             self.loaders,
             context,
             degrees=self._degrees,
         )
         metric = cast("LinkMetric", self.task.metric_name)
-        return LinkScoring(links, self._config, self.model, metric, inference, context)
+        return LinkScoring(self.links, self._config, self.model, metric, inference, context)
 
     def facts(self) -> dict[str, Any]:
         """How many edges are trained on, pass messages, and are held out."""

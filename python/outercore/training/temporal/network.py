@@ -18,7 +18,7 @@ from torch.nn import functional
 from outercore.training.config import TrainConfig
 from outercore.training.links.model import PairHead
 from outercore.training.typed.inputs import Schema
-from outercore.training.typed.models import Encoder, as_features, by_type, norm_of_type
+from outercore.training.typed.models import Encoder, TypedParts, as_features, by_type, norm_of_type
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
@@ -243,29 +243,9 @@ class TemporalLinkModel(nn.Module):
         self, parts: TypedParts, edge_type: EdgeType, hops: int, seed_time: Tensor
     ) -> _Edges:
         store = parts.edges(edge_type)
-        index = store.edge_index[:, : sum(map(int, store.num_sampled_edges[:hops]))]
+        index = parts.index(edge_type, hops)
         if edge_type not in self.schema.timed:
             return _Edges(index, None)
         links = parts.nodes(edge_type[2]).batch[index[1]]
         ages = seed_time[links] - store[f"edge_{self.schema.array}"][: index.shape[1]]
         return _Edges(index, self.time(ages))
-
-
-class TypedParts:
-    """A batch of a graph with several types, or of one as if it had several."""
-
-    def __init__(self, batch: Any) -> None:
-        self._batch = batch
-        self._is_typed = hasattr(batch, "node_types")
-
-    def nodes(self, node_type: str) -> Any:
-        """What belongs to the nodes of a type."""
-        return self._batch[node_type] if self._is_typed else self._batch
-
-    def edges(self, edge_type: EdgeType) -> Any:
-        """What belongs to the edges of a type."""
-        return self._batch[edge_type] if self._is_typed else self._batch
-
-    def until(self, node_type: str, hops: int) -> int:
-        """The nodes of a type that were sampled in fewer hops: those of the seeds are hop 0."""
-        return sum(map(int, self.nodes(node_type).num_sampled_nodes[:hops]))

@@ -338,6 +338,32 @@ class Encoder(nn.Module):
         return shared
 
 
+class TypedParts:
+    """A batch of a graph with several types, or of one as if it had several."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._is_typed = hasattr(batch, "node_types")
+
+    def nodes(self, node_type: str) -> Any:
+        """What belongs to the nodes of a type."""
+        return self._batch[node_type] if self._is_typed else self._batch
+
+    def edges(self, edge_type: EdgeType) -> Any:
+        """What belongs to the edges of a type."""
+        return self._batch[edge_type] if self._is_typed else self._batch
+
+    def until(self, node_type: str, hops: int) -> int:
+        """The nodes of a type that were sampled in fewer hops: those of the seeds are hop 0."""
+        return sum(map(int, self.nodes(node_type).num_sampled_nodes[:hops]))
+
+    def index(self, edge_type: EdgeType, hops: int) -> Tensor:
+        """The ends of the edges of a type that were sampled in so many hops, int64 [2, edges]."""
+        store = self.edges(edge_type)
+        ends: Tensor = store.edge_index[:, : sum(map(int, store.num_sampled_edges[:hops]))]
+        return ends
+
+
 class TypedNetwork(nn.Module):
     """A classifier of the nodes of one type of a typed graph, of one layer a hop.
 
@@ -421,24 +447,16 @@ class TypedNetwork(nn.Module):
         Shapes: result [seeds, outputs].
         Cost: a layer computes only the nodes that later layers need.
         """
-        schema = self.schema
+        schema, parts = self.schema, TypedParts(batch)
         seeds = int(batch[schema.labelled].batch_size)
         x = self.encode(batch, schema.sources(0))
         states = []
         for index in range(self.layers):
             hops = self.layers - index
-            sources = {
-                name: sum(map(int, batch[name].num_sampled_nodes[: hops + 1]))
-                for name in schema.sources(index)
-            }
-            targets = {
-                name: sum(map(int, batch[name].num_sampled_nodes[:hops]))
-                for name in schema.targets(index)
-            }
+            sources = {name: parts.until(name, hops + 1) for name in schema.sources(index)}
+            targets = {name: parts.until(name, hops) for name in schema.targets(index)}
             edges = {
-                edge_type: batch[edge_type].edge_index[
-                    :, : sum(map(int, batch[edge_type].num_sampled_edges[:hops]))
-                ]
+                edge_type: parts.index(edge_type, hops)
                 for name in targets
                 for edge_type in schema.into(name)
             }
