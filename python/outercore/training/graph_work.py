@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def with_inputs(graph: Graph, config: TrainConfig) -> TrainConfig:
-    """The configuration with the name of the node array that there is to learn from."""
+    """The configuration with the name of the node array that the network uses."""
     name = input_name(graph, config.sampling.features)
     return replace(config, sampling=replace(config.sampling, features=name))
 
@@ -94,7 +94,7 @@ class GraphWork(PredictingWork):
         self.loaders = _GraphLoaders(self._many, config, self._reader)
 
     def prepare(self, timeline: Timeline | None = None) -> None:
-        """Nothing is needed but the batches."""
+        """Batches need no preparation."""
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the graphs."""
@@ -102,11 +102,11 @@ class GraphWork(PredictingWork):
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
 
     def predictor(self, context: Context) -> Predictor:
-        """The network itself: it takes all neighbours already."""
+        """Runs the network, which always takes all neighbours."""
         return _GraphPredictor(self._reader, self.model, self._config.sampling.seeds, context)
 
     def facts(self) -> dict[str, Any]:
-        """How many graphs there are, and what is known of their nodes."""
+        """The number of graphs, and the node array that is used."""
         return {"graphs": self._many.num_nodes, "inputs": self._config.sampling.features}
 
 

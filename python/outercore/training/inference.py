@@ -41,8 +41,8 @@ _NO_LABELS = np.empty(0)
 class Prediction:
     """Outputs for some nodes.
 
-    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as the data set has
-    them; none where it has none.
+    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as stored, empty for a
+    data set without labels.
     """
 
     nodes: NDArray[np.int64]
@@ -79,9 +79,8 @@ class Predictor(Protocol):
 class Inference:
     """Runs a network over chosen nodes of a graph, exactly or with sampled neighbours.
 
-    With `samples_only`, each node is predicted from what it samples: with times a node sees its own
-    past, and there are no states of layers for all to share; of a custom network the layers are
-    not known.
+    With `samples_only`, `exact` samples neighbours, too. With times each node sees its own past, so
+    nodes share no states of layers. The layers of a custom network are not known.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class Inference:
     ) -> Iterator[Prediction]:
         """Predictions from neighbours sampled with the training fan-outs.
 
-        Cost: reads what a training epoch over `nodes` reads.
+        Cost: the same reads as a training epoch over `nodes`.
         """
         sampling = self._sampling
         batches = evaluation_batches(
@@ -117,8 +116,8 @@ class Inference:
             what,
             num_neighbors=self._loaders.fanout(),
             input_nodes=nodes if self._type is None else (self._type, nodes),
-            # Smaller than in training, to fit the smaller share of the budget; the same whatever
-            # the budget is, because what is sampled depends on the batch.
+            # Smaller than in training, to fit the smaller share of the budget. Samples depend on
+            # the batch, so its size must not depend on the budget.
             batch_size=max(sampling.seeds // 4, min(sampling.seeds, 64)),
             replace=sampling.replace,
             features=self._loaders.features,
@@ -136,8 +135,7 @@ class Inference:
         at no neighbour. With `samples_only` a fan-out of -1 takes all neighbours.
 
         Cost: reads the features once, in order; see `Exact.outputs`.
-        Errors: `BudgetError`; `NoSpaceError` where what waits on disk does not fit on the run's
-        device.
+        Errors: `BudgetError`; `NoSpaceError` if layer states do not fit on the run's device.
         """
         if self.samples_only or isinstance(self._network, Perceptron):
             return self.sampled(nodes, "inference")
@@ -193,7 +191,7 @@ class Inference:
         return Prediction(nodes, logits.astype(np.float32, copy=False), labels)
 
     def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
-        """The labels of nodes, as stored; none where the data set has none."""
+        """The labels of nodes, as stored; an empty array for a data set without labels."""
         name, stored = self._sampling.labels, self._graph.manifest["roles"].get("labels")
         if name == "y" and not stored:
             return _NO_LABELS
@@ -216,8 +214,8 @@ class Inference:
             rows = Input(lambda x, _: x, feature_key(self._graph, features), precision)
         return of_network(self._network, rows, self._degrees)
 
-    # No gradients here, rather than around the loop: that is in a generator, and a
-    # `no_grad` that spans a `yield` would switch them off for whoever consumes the generator.
+    # Gradients are switched off here, not around the loop of the generator: a `no_grad` that spans
+    # a `yield` would switch them off in the code of the caller.
     @torch.no_grad()
     def _forward(self, batch: Any) -> Tensor:
         degrees = None
@@ -232,7 +230,7 @@ def evaluation_batches(
 ) -> Iterator[Any]:
     """Batches of an evaluation loader, in order.
 
-    Where one needs more memory than there is, the training loader gives up its part.
+    If a batch does not fit, the training loader gives up its memory.
     """
     done = 0
     while True:

@@ -69,7 +69,7 @@ class Scoring:
         return "full" if self.validates_fully() else "sampled"
 
     def validation(self) -> float | None:
-        """The score on the validation split; `None` where there is none."""
+        """The score on the validation split; `None` without this split."""
         name = self._config.sampling.valid
         if name not in self._graph.splits:
             return None
@@ -82,10 +82,10 @@ class Scoring:
         return next(iter(self._score(predictions, {name: nodes}).values())).value()
 
     def final(self) -> dict[str, Metric]:
-        """Exact scores on the splits `valid` and `test`, whatever their names, in one pass.
+        """Exact scores on the splits `valid` and `test` under their normal names, in one pass.
 
-        With sampled neighbours each split is scored by itself: what is sampled depends on the other
-        nodes of a batch, and `outercore evaluate` has those of one split.
+        With sampled neighbours each split has a pass: samples depend on the other nodes of a batch,
+        and in `outercore evaluate` these are from the same split.
         """
         sampling = self._config.sampling
         splits = {

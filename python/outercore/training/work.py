@@ -1,4 +1,4 @@
-"""What a run learns from: here nodes with sampled neighbours.
+"""The work of a run: task, network and batches. Here of nodes with sampled neighbours.
 
 Whole graphs are in `graph_work.py`, edges in `links/work.py` and `temporal/work.py`.
 """
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class TrainingBatches(Protocol):
-    """Where the batches of training come from."""
+    """The source of the batches of training."""
 
     training_plan: dict[str, Any]
-    """What is kept in memory."""
+    """The memory plan of the last training loader."""
 
     @property
     def shares(self) -> dict[str, int]:
@@ -61,9 +61,9 @@ class Work(ABC):
     """The task, the network and the batches of a run."""
 
     rows: ClassVar[str]
-    """What is predicted: `nodes`, `graphs` or `edges`."""
+    """Rows of predictions: `nodes`, `graphs` or `edges`."""
     labelled: Labelled
-    """Where the labels and splits are."""
+    """The owner of labels and splits."""
     task: Task
     model: Any
 
@@ -71,7 +71,7 @@ class Work(ABC):
 
     @abstractmethod
     def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads what every batch needs."""
+        """Reads arrays that every batch needs."""
 
     @abstractmethod
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
@@ -79,10 +79,10 @@ class Work(ABC):
 
     @abstractmethod
     def scoring(self, context: Context) -> AnyScoring:
-        """What scores the network after each epoch, and in the end."""
+        """Scores the network after each epoch, and in the end."""
 
     def facts(self) -> dict[str, Any]:
-        """What the run record says of the data set besides its sizes."""
+        """Entries of the run record about the data set."""
         return {}
 
 
@@ -93,7 +93,7 @@ class PredictingWork(Work):
 
     @abstractmethod
     def predictor(self, context: Context) -> Predictor:
-        """What runs the network as it is."""
+        """Runs the network with its present weights."""
 
     def scoring(self, context: Context) -> AnyScoring:
         """As `Work` says."""
@@ -107,7 +107,7 @@ class NodeWork(PredictingWork):
     one to score instead.
 
     Errors: `NotFoundError` without labels; `InvalidError` where features, types or labels do not
-    fit; `BudgetError` where what the network keeps for each node takes all of the budget.
+    fit; `BudgetError` if in-degrees or embeddings take all of the budget.
     """
 
     rows = "nodes"
@@ -167,7 +167,7 @@ class NodeWork(PredictingWork):
             )
 
     def _kept_in_memory(self) -> dict[str, Any]:
-        """What the loaders deliver, and what the network keeps for each node beside them."""
+        """Arguments of the loaders: features, and the memory that the network takes for nodes."""
         if self._type is None:
             degrees = 4 * self._graph.num_nodes if self.model.needs_degrees else 0
             advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
@@ -212,7 +212,7 @@ class NodeWork(PredictingWork):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Of several types these, and what the nodes of each enter the network by."""
+        """With several types: the types, and the inputs of their nodes."""
         if self._type is None:
             return {}
         described = self.model.schema.to_dict()

@@ -72,7 +72,7 @@ class EdgeScoring(ABC):
     def __init__(
         self, links: HeldOutParts, metric: LinkMetric, own_negatives: Collection[str] = ()
     ) -> None:
-        """`own_negatives` are the parts whose edges have negatives of their own."""
+        """`own_negatives` are the parts with separate negatives for each edge."""
         self._parts, self._metric = links.parts, metric
         for part in links.parts:
             _, found = links.sizes(part)
@@ -94,7 +94,7 @@ class EdgeScoring(ABC):
         return "full" if self.validates_fully else "sampled"
 
     def validation(self) -> float | None:
-        """The score on the validation edges; `None` where there are none."""
+        """The score on the validation edges; `None` without validation edges."""
         if "valid" not in self._parts:
             return None
         return self.scores("valid", sampled=not self.validates_fully).value()
@@ -128,7 +128,7 @@ class LinkScoring(EdgeScoring):
     def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
         """The scores of a held-out part, from all neighbours or from sampled ones.
 
-        Cost: those of `Inference`; the embeddings of all ends lie on disk meanwhile.
+        Cost: as `Inference`. The embeddings of all ends are on disk meanwhile.
         """
         pairs = self._data.part(part)
         nodes = np.unique(np.concatenate([pairs.edges.ravel(), pairs.negatives.ravel()]))
@@ -150,9 +150,9 @@ class LinkScoring(EdgeScoring):
 
     @contextmanager
     def embedded(self, nodes: NDArray[np.int64], *, sampled: bool = False) -> Iterator[PairScores]:
-        """Scores of pairs of `nodes`, which ascend, as long as the block runs.
+        """A function that scores pairs of `nodes`, which ascend, within the block.
 
-        Cost: those of `Inference`; the embeddings of all nodes lie on disk meanwhile.
+        Cost: as `Inference`. The embeddings of all nodes are on disk meanwhile.
         """
         with device_errors(f"embeddings `{self._scratch}`"):
             self._scratch.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ class LinkScoring(EdgeScoring):
 class LinkScores:
     """Metrics of the scores of edges and of negatives, all edges against all negatives.
 
-    Equal scores count half, but in Hits@k, where OGB counts them as misses.
+    Equal scores count half, except in Hits@k: there they count as misses, as in OGB.
 
     Cost: sorts the scores; 40 bytes each.
     """
@@ -205,7 +205,7 @@ class LinkScores:
         self._edges, self._negatives = np.sort(edges), np.sort(negatives)
 
     def values(self) -> dict[str, float | None]:
-        """All metrics; `None` where one is not defined."""
+        """All metrics; `None` for a metric that is not defined."""
         if not (len(self._edges) and len(self._negatives)):
             return dict.fromkeys(("roc_auc", "average_precision", "mrr", *_HITS, *_MORE))
         above, not_below = self._negatives_above()
@@ -242,14 +242,14 @@ class LinkScores:
 
 
 class OwnNegatives(LinkScores):
-    """Metrics of edges, each among negatives of its own, as OGB has them for ogbl-citation2.
+    """Metrics of edges with separate negatives for each edge, as in ogbl-citation2 of OGB.
 
     Hits@k is the share of the edges whose rank is k or less. The average precision is not defined,
     as no threshold is shared.
     """
 
     def __init__(self, name: LinkMetric, edges: NDArray[np.float32]) -> None:
-        """Scores [edges] as for `LinkScores`; `add` is called with those of their negatives."""
+        """Scores [edges] as for `LinkScores`; `add` takes the scores of their negatives."""
         super().__init__(name, edges, np.empty(0, np.float32))
         self._scores = edges
         self._higher: list[NDArray[np.int64]] = []
@@ -257,7 +257,7 @@ class OwnNegatives(LinkScores):
         self._count = self._done = 0
 
     def add(self, negatives: NDArray[np.float32]) -> None:
-        """Scores [some edges, negatives] of the negatives of the edges that come next.
+        """Adds the scores [some edges, negatives] of the negatives of the next edges.
 
         Errors: `InvalidError` for a score that is not finite.
         """
@@ -284,7 +284,7 @@ class OwnNegatives(LinkScores):
 def _of_ties(
     above: NDArray[np.int64], not_below: NDArray[np.int64], others: NDArray[np.int64]
 ) -> dict[str, float | None]:
-    """What ranks say besides the metrics: how far from chance, and how much ties matter."""
+    """More metrics of ranks: their distance from chance, and the effect of ties."""
     realistic = metrics_of_ranks(1 + (above + not_below) / 2, others, ())
     return {
         "mrr_optimistic": float((1 / (1 + above)).mean()),

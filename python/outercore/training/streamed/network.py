@@ -163,7 +163,7 @@ def by_head(rows: Tensor, attention: Tensor) -> Tensor:
 
 
 def folded(weight: Tensor, attention: Tensor) -> Tensor:
-    """The map from rows to what `by_head` makes of them after a linear map.
+    """The map from rows to the result of a linear map and `by_head`.
 
     Shapes: `weight` [heads * channels, before], `attention` [1, heads, channels]; result
     [before, heads].

@@ -1,7 +1,7 @@
 """A layer of a network in steps, so that no step needs all rows of its input.
 
-A node sends a `message` along each arc and keeps something of its `own`; `combine` makes its new
-state from this and the sums of the messages that it gets, for each edge type.
+A node sends a `message` along each arc and stores a row of its `own`. For each edge type the
+messages into a node are summed. `combine` makes the new state from the sums and the stored row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Relation(ABC):
-    """What goes along the arcs of an edge type in a layer.
+    """The messages along the arcs of an edge type in a layer.
 
     Shapes: `x` float32 [rows, width before]; `nodes` int64 [rows] ids.
     """
@@ -123,7 +123,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Computation:
-    """What a network does for all nodes, a layer at a time."""
+    """The computation of a network for all nodes, a layer at a time."""
 
     inputs: Mapping[str, Input]
     """By node type; all that a layer reads."""

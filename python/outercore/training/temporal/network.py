@@ -1,6 +1,6 @@
 """A network that embeds both ends of a link at its time, and scores the link.
 
-It sees the sampled neighbourhood of each end alone, and how long ago each edge there came.
+Its inputs are the sampled neighbourhoods of the ends, with the age of each edge.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FINEST = 1e6
 
 @dataclass(frozen=True)
 class TimedSchema:
-    """What a temporal network knows of a graph: its types, which edges have times, their span."""
+    """The graph of a temporal network: its types, the edges with times, and their span."""
 
     types: Schema
     """Its seeds are the types of source and target of the links."""
@@ -86,7 +86,7 @@ class TimeEncoding(nn.Module):
 
 
 class TimedRelation(nn.Module):
-    """What comes to some targets along the edges of one type.
+    """The messages to some targets along the edges of one type.
 
     A message is a perceptron's layer over the source's state and the age of the edge. `sage` takes
     their mean and number; `gat` a weighted mean, with attention as in GATv2, and the number.
@@ -135,7 +135,7 @@ class TimedRelation(nn.Module):
 
 
 class TimedLayer(nn.Module):
-    """New states of the targets: a map of their own, and what comes along each edge type."""
+    """New states of the targets: a map of their states, plus the messages of each edge type."""
 
     def __init__(self, config: TrainConfig, schema: TimedSchema, layer: int) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class TemporalLinkModel(nn.Module):
 
     @property
     def features(self) -> int:
-        """Features of a source of a link; 0 where it has none."""
+        """Features of the source of a link; 0 without features."""
         return self.schema.types.inputs[self.schema.types.seeds[0]].features
 
     @property
