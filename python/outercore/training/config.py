@@ -37,7 +37,7 @@ LinkLoss = Literal["binary", "triplet"]
 LinkHead = Literal["mlp", "dot", "diagonal"]
 NegativeEnds = Literal["uniform", "degree"]
 Readout = Literal["sum", "mean", "max"]
-RESUME = "resume with `outercore train --resume RUN`"
+RESUME = "go on with `outercore train --resume RUN`"
 """The next step after a run has filled its device."""
 
 _NODES_OR_EDGES, _GRAPHS = 1024, 64

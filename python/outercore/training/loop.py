@@ -309,7 +309,7 @@ class Trainer:
         return InterruptError(
             f"stopped in epoch {position.epoch + 1} after {position.batch} batches; "
             f"everything is in the checkpoint\n"
-            f"hint: resume with `outercore train --resume {quoted(self._run.path)}`"
+            f"hint: go on with `outercore train --resume {quoted(self._run.path)}`"
         )
 
     def _save_best(self, scores: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
             "sampling.precision: rows of int8 are for labels of nodes\nhint: leave it out"
         )
     if config.of_links and config.budget.far is not None:
-        raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
+        raise UnsupportedError("--far: edges are learnt only from the disk\nhint: leave it out")
     if config.model.is_own and (graph.is_typed or not of_nodes):
         raise UnsupportedError(
             f"model `{kind}`: a network of your own learns labels of nodes of one type alone\n"

@@ -143,7 +143,7 @@ class NodeWork(PredictingWork):
             self._require_same_inputs()
         self._degrees: Tensor | None = None
         self.loaders = Loaders(
-            graph, config, open_loader=open_loader, note=note, **self._kept_in_memory()
+            graph, config, open_loader=open_loader, note=note, **self._loader_arguments()
         )
 
     def _built(self, own: OwnCode | None, note: Callable[[str], None]) -> Any:
@@ -166,7 +166,7 @@ class NodeWork(PredictingWork):
                 f"was trained with, found {found}"
             )
 
-    def _kept_in_memory(self) -> dict[str, Any]:
+    def _loader_arguments(self) -> dict[str, Any]:
         """Arguments of the loaders: features, and the memory that the network takes for nodes."""
         if self._type is None:
             degrees = 4 * self._graph.num_nodes if self.model.needs_degrees else 0

@@ -151,7 +151,7 @@ class Weight:
     columns: Sequence[Columns]
     """Of all edge types into them."""
     target_bytes: int
-    """Of a target; an arc takes an id besides."""
+    """For a target; each arc takes an id more."""
 
     def of(self, first: int, last: int, step: int) -> NDArray[np.int64]:
         """The bytes of the targets at the places `first` to `last`, `step` at a time."""

@@ -35,7 +35,7 @@ _STEP_SHARE = 512
 """In a step there is at most one of so many nodes, so that a step takes a small share of memory."""
 _LEAST_STEP = 64
 _STEPS_AT_ONCE = 6
-"""What a step's input, states and temporary values take together, in steps."""
+"""Memory for the input, states and temporary values of a step, in steps."""
 
 Chunks: TypeAlias = Generator[tuple[str, NDArray[np.int64], Tensor], None, None]
 """Node type, ids int64 [rows], ascending from chunk to chunk of a type, and their rows float32

@@ -27,7 +27,7 @@ class Relation(ABC):
     """
 
     loops = False
-    """Whether each node has exactly one arc from itself, in place of those of the data."""
+    """Whether each node has exactly one arc from itself, instead of self-loops of the data."""
     heads = 0
     """Of an attention by a score of the source and one of the target; 0 for plain sums."""
     slope = 0.0
@@ -74,7 +74,7 @@ class LayerSteps(ABC):
     """Of the states."""
     query_heads = 0
     """Of one softmax over the arcs of all relations, by the product of a key, the first half of a
-    message, with the target's query. The other half is what is summed. 0 for none."""
+    message, with the target's query. The other half is summed. 0 for none."""
 
     @abstractmethod
     def own_width(self, target: str) -> int:
