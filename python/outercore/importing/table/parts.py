@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec, are_named
+from outercore.importing.table.columns import has_ends
 from outercore.importing.table.table import (
     Missing,
     Table,
@@ -71,7 +72,7 @@ class Parts:
         if first is None or first.names is None:
             found = detected(options)
             if options.header is None and purpose != "edges":
-                self._require_other_first_line(found)
+                self._require_same_kind(found, of_names=purpose in ("named_edges", "triples"))
             return found
         if (again := _with_names_of(first, detected, options)) is not None:
             return again
@@ -93,21 +94,22 @@ class Parts:
             found = plain if plain.names is None else found
         return found.below(first)
 
-    def _require_other_first_line(self, file: TextFile) -> None:
-        """Errors: `InvalidError` where files begin with the same words, as with a header."""
+    def _require_same_kind(self, file: TextFile, *, of_names: bool) -> None:
+        """Errors: `InvalidError` where the first lines of two files are either both names of
+        columns or both data: they are the same, or, `of_names` of nodes, only the second one was
+        taken for a header, and not because of its words."""
         if (first := self._unnamed) is None:
             self._unnamed = file if file.names is None else None
             return
         line = file.names or _first_line(file)
-        if (
-            line
-            and line == _first_line(first)
-            and not any(_NUMBER.fullmatch(field) for field in line)
-        ):
+        if not line or any(_NUMBER.fullmatch(field) for field in line):
+            return
+        is_same = line == _first_line(first)
+        if is_same or (file.names is not None and of_names and not has_ends(line)):
+            why = "is that of" if is_same else "may name the columns, unlike that of"
             raise InvalidError(
-                f"`{file.path}`: the first line, `{','.join(line)}`, is that of `{first.path}`: it "
-                "may name the columns\nhint: say which: `--header` if it names the columns, "
-                "`--no-header` if it is data"
+                f"`{file.path}`: the first line, `{','.join(line)}`, {why} `{first.path}`\nhint: "
+                "say which: `--header` if it names the columns, `--no-header` if it is data"
             )
 
     def by_name(self, spec: FileSpec, table: Table, ends: int = 2) -> tuple[FileSpec, str]:
