@@ -34,15 +34,15 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.export import export_model  # noqa: E402
-from outercore.training.model_files import load_model, save_model  # noqa: E402
-from outercore.training.models import build_model  # noqa: E402
-from outercore.training.run import train  # noqa: E402
-from outercore.training.served_options import (  # noqa: E402
+from outercore.training.exported import (  # noqa: E402
     EXPRESSED,
     OF_TRAINING,
     require_expressed,
     rule_of,
 )
+from outercore.training.model_files import load_model, save_model  # noqa: E402
+from outercore.training.models import build_model  # noqa: E402
+from outercore.training.run import train  # noqa: E402
 from outercore.training.tasks import Task  # noqa: E402
 
 torch.set_num_threads(1)
@@ -134,7 +134,7 @@ def test_every_weight_of_every_network_has_a_name(
 
 def test_a_weight_without_a_name_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = saved(tmp_path, residual=True)
-    monkeypatch.setattr("outercore.training.export_parts._layer", lambda model, index: {})
+    monkeypatch.setattr("outercore.training.export._layer", lambda model, index: {})
     with pytest.raises(InternalError, match="weights of the network, found 0"):
         export_model(run)
 
