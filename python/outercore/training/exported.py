@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import CorruptError, NotFoundError, UnsupportedError
 from outercore.files.checked_json import parse_json
 from outercore.training.config import TrainConfig
 
@@ -71,45 +71,40 @@ def model_of(run: Path) -> tuple[str, Path]:
     )
 
 
-def require_known_options(exported: Path) -> bool:
-    """Whether the options of the training are known, from the export or from the run next to it.
+def require_known_options(exported: Path) -> None:
+    """Makes sure that a server knows the options by which a model was trained.
 
     Raises:
-        UnsupportedError: an option changes predictions and a server does not know it.
+        CorruptError: the weights do not say by which options.
+        UnsupportedError: an option changes predictions, and a server does not know it.
     """
     try:
-        rule = json.loads(_kept_by(exported)["rule"])
-    except (OSError, ValueError, KeyError, TypeError):
-        # Exported by an earlier release.
-        trained = exported.absolute().parent / "model"
-        if not is_of(exported, trained):
-            return False
-        try:
-            described = json.loads((trained / "model.json").read_bytes())
-            rule = rule_of(TrainConfig.from_dict(described["config"]))
-        except (OSError, ValueError, KeyError, TypeError, InvalidError):
-            return False
+        rule = json.loads(_metadata(exported)["rule"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CorruptError(
+            f"model `{exported}`: the options of its training are missing\n"
+            "hint: export the run again: `outercore export-model RUN --overwrite`"
+        ) from error
     require_expressed(rule, str(exported))
-    return True
 
 
 def is_of(exported: Path, trained: Path) -> bool:
     """Whether a model was exported from these trained weights; false if one is missing."""
     try:
         weights = (trained / "model.safetensors").read_bytes()
-        found = _kept_by(exported)["trained"]
+        found = _metadata(exported)["trained"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return (exported / "model.json").exists() and found == digest_of(weights)
 
 
-def _kept_by(exported: Path) -> dict[str, str]:
+def _metadata(exported: Path) -> dict[str, str]:
     """The metadata in the header of exported weights."""
     with (exported / "model.safetensors").open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = parse_json(file.read(min(length, _LONGEST_HEADER)))
-    kept: dict[str, str] = header["__metadata__"]
-    return kept
+    metadata: dict[str, str] = header["__metadata__"]
+    return metadata
 
 
 def digest_of(weights: bytes) -> str:
