@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.base.sizes import format_size
+from outercore.base.sizes import format_size, parse_size
 from outercore.data.many_graphs import ManyGraphs, spans
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 from outercore.files.large_arrays import blocks, mapped
+from outercore.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -337,6 +338,37 @@ class GraphLoader:
     def counters(self) -> dict[str, Any]:
         """Reads since the last call, in the form of `NeighborLoader.counters`."""
         return {"counters": self._reader.take_counters(), "timeline": []}
+
+
+class GraphLoaders:
+    """The loader of training; scores are computed with the same reader, as `Loaders` has them."""
+
+    def __init__(self, many: ManyGraphs, config: TrainConfig, reader: GraphReader) -> None:
+        self._many, self._config, self._reader = many, config, reader
+        self.training_plan = reader.plan
+        self.shares = {"memory": parse_size(config.budget.memory)}
+
+    def training(self) -> GraphLoader:
+        """The loader of training."""
+        sampling = self._config.sampling
+        return GraphLoader(
+            self._reader,
+            self._many.split(sampling.train),
+            sampling.seeds,
+            shuffle=True,
+            seed=self._config.run.seed,
+        )
+
+    def use_whole_budget(self) -> bool:
+        """Makes no difference: training and scores use the same reader."""
+        return False
+
+    def release_training(self) -> None:
+        """Frees nothing: scores use the reader of training."""
+
+    def close(self) -> None:
+        """Closes the reader."""
+        self._reader.close()
 
 
 def shuffled(length: int, seed: int, epoch: int) -> NDArray[np.int64]:

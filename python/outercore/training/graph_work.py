@@ -18,6 +18,7 @@ from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
 from outercore.training.graph_batches import (
     GraphLoader,
+    GraphLoaders,
     GraphReader,
     NodeInputs,
     input_name,
@@ -91,7 +92,7 @@ class GraphWork(PredictingWork):
             memory=parse_size(config.budget.memory),
             batch_size=sampling.seeds,
         )
-        self.loaders = _GraphLoaders(self._many, config, self._reader)
+        self.loaders = GraphLoaders(self._many, config, self._reader)
 
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Batches need no preparation."""
@@ -121,34 +122,6 @@ def graph_network(config: TrainConfig, inputs: NodeInputs, outputs: int) -> Grap
         readout=config.graph.readout,
         of_degrees=inputs.key is None,
     )
-
-
-class _GraphLoaders:
-    """The loader of training; scores are computed with the same reader."""
-
-    def __init__(self, many: ManyGraphs, config: TrainConfig, reader: GraphReader) -> None:
-        self._many, self._config, self._reader = many, config, reader
-        self.training_plan = reader.plan
-        self.shares = {"memory": parse_size(config.budget.memory)}
-
-    def training(self) -> GraphLoader:
-        sampling = self._config.sampling
-        return GraphLoader(
-            self._reader,
-            self._many.split(sampling.train),
-            sampling.seeds,
-            shuffle=True,
-            seed=self._config.run.seed,
-        )
-
-    def use_whole_budget(self) -> bool:
-        return False
-
-    def release_training(self) -> None:
-        """Scores read what training reads."""
-
-    def close(self) -> None:
-        self._reader.close()
 
 
 class _GraphPredictor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import OwnCode, OwnNetwork, build_own
 from outercore.training.degrees import degrees_for
+from outercore.training.graph_batches import GraphLoaders
 from outercore.training.inference import Context, Inference, Predictor
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.model_files import SavedModel
@@ -34,29 +35,6 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 
-class TrainingBatches(Protocol):
-    """The source of the batches of training."""
-
-    training_plan: dict[str, Any]
-    """The memory plan of the last training loader."""
-
-    @property
-    def shares(self) -> dict[str, int]:
-        """How training and validation share the budget, in bytes."""
-
-    def training(self) -> Any:
-        """The loader of training."""
-
-    def use_whole_budget(self) -> bool:
-        """Lets training and scores take turns with all of the budget; whether that helps."""
-
-    def release_training(self) -> None:
-        """Leaves the whole budget to scores."""
-
-    def close(self) -> None:
-        """Closes what is open."""
-
-
 class Work(ABC):
     """The task, the network and the batches of a run."""
 
@@ -67,7 +45,7 @@ class Work(ABC):
     task: Task
     model: Any
 
-    loaders: TrainingBatches
+    loaders: Loaders | GraphLoaders
 
     @abstractmethod
     def prepare(self, timeline: Timeline | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias
@@ -21,7 +21,7 @@ from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Context, Inference, evaluating
 from outercore.training.links.data import LinkData
 from outercore.training.links.model import LinkModel
-from outercore.training.scoring import validates_fully
+from outercore.training.scoring import AnyScoring, validates_fully
 
 _HITS: dict[LinkMetric, int] = {
     "hits@1": 1,
@@ -60,20 +60,18 @@ class HeldOutParts(Protocol):
         """Edges and negatives of a part."""
 
 
-class EdgeScoring(ABC):
+class EdgeScoring(AnyScoring):
     """Evaluates a model on the held-out edges of a run, part by part.
 
     Errors: `InvalidError` where a part has too few negatives for the metric.
     """
-
-    validates_fully: bool
-    """Whether epochs are scored over all neighbours."""
 
     def __init__(
         self, links: HeldOutParts, metric: LinkMetric, own_negatives: Collection[str] = ()
     ) -> None:
         """`own_negatives` are the parts with separate negatives for each edge."""
         self._parts, self._metric = links.parts, metric
+        self.has_validation = "valid" in links.parts
         for part in links.parts:
             _, found = links.sizes(part)
             if part not in own_negatives and found < least_negatives(metric):
@@ -87,17 +85,8 @@ class EdgeScoring(ABC):
     def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
         """The scores of a held-out part, from all neighbours or from sampled ones."""
 
-    def validation_kind(self) -> str:
-        """How epochs are scored: `full`, `sampled`, or `none` without validation edges."""
-        if "valid" not in self._parts:
-            return "none"
-        return "full" if self.validates_fully else "sampled"
-
-    def validation(self) -> float | None:
-        """The score on the validation edges; `None` without validation edges."""
-        if "valid" not in self._parts:
-            return None
-        return self.scores("valid", sampled=not self.validates_fully).value()
+    def _validation(self) -> LinkScores:
+        return self.scores("valid", sampled=not self.validates_fully)
 
     def final(self) -> dict[str, LinkScores]:
         """Scores on all held-out parts."""
