@@ -157,8 +157,18 @@ def first_ids(graph: DataSet) -> dict[str, int]:
 class Edges:
     """Whether there is an edge of a type between two nodes, by search in the CSC on disk."""
 
-    def __init__(self, graph: DataSet, edge_type: EdgeType, times: str | None = None) -> None:
-        """`times` is the edge array that says when an edge comes, if it has this array at all."""
+    def __init__(
+        self,
+        graph: DataSet,
+        edge_type: EdgeType,
+        times: str | None = None,
+        *,
+        pairs: int = _PAIRS,
+    ) -> None:
+        """`times` is the edge array with the times of edges; an edge type may lack it.
+
+        `pairs` are looked up together. More are faster, but take more memory.
+        """
         self._offsets = topology(graph, "offsets")
         self._sources = topology(graph, "sources")
         self._first_source = first_ids(graph)[edge_type[0]]
@@ -173,7 +183,7 @@ class Edges:
             self._rows = topology(graph, "ids") if "edges/edge/ids" in graph.arrays else None
             self._first_row = _first_row(graph, edge_type)
         is_small = self._offsets.nbytes + self._sources.nbytes <= _SMALL
-        self._pairs = len(self._sources) + 1 if is_small and self._times is None else _PAIRS
+        self._pairs = len(self._sources) + 1 if is_small and self._times is None else pairs
 
     def has(
         self,
@@ -185,7 +195,8 @@ class Edges:
 
         With a time for each in `at` only edges count that are there by then.
 
-        Cost: about 2 log2 of the in-degree reads of the CSC for each pair. Memory: some MiB.
+        Cost: about 2 log2 of the in-degree reads of the CSC for each pair. Memory: some MiB for
+        the default number of `pairs`.
         """
         found = np.empty(len(sources), bool)
         for first in range(0, len(sources), self._pairs):

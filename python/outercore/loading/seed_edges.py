@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.data.csc import among
@@ -34,30 +35,49 @@ def leave_out_links(
         ends: places of sources and of targets among the nodes of the batch.
         of_nodes: arrays of nodes in a `Data`, which may be called ``edge_...``, too.
     """
+    sources, targets = (
+        _ids(batch, end)[places.numpy()]
+        for end, places in zip((edge_type[0], edge_type[2]), ends, strict=True)
+    )
     back = reverse_of(edge_type, edge_types)
-    for one, links in ((edge_type, ends), (back, ends[::-1])):
-        if isinstance(one, tuple):
-            _leave_out(batch, one, links, of_nodes)
+    if back == edge_type:
+        both = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+        _leave_out(batch, edge_type, *both, of_nodes)
+        return
+    _leave_out(batch, edge_type, sources, targets, of_nodes)
+    if isinstance(back, tuple):
+        _leave_out(batch, back, targets, sources, of_nodes)
+
+
+def _ids(batch: Any, node_type: str) -> NDArray[np.int64]:
+    store = batch[node_type] if hasattr(batch, "node_types") else batch
+    ids: NDArray[np.int64] = store.n_id.numpy()
+    return ids
 
 
 def _leave_out(
-    batch: Any, edge_type: EdgeType, ends: Sequence[Tensor], of_nodes: Collection[str]
+    batch: Any,
+    edge_type: EdgeType,
+    sources: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    of_nodes: Collection[str],
 ) -> None:
-    """Takes the edges of a type out whose ends are the nodes of a link."""
-    store, source, target = batch, batch, batch
-    if hasattr(batch, "node_types"):
-        store, source, target = batch[edge_type], batch[edge_type[0]], batch[edge_type[2]]
+    """Takes the edges of a type out that lead from `sources` to `targets`, ids [links]."""
+    store = batch[edge_type] if hasattr(batch, "node_types") else batch
     if "edge_index" not in store:  # An edge type without edges.
         return
-    # A node may be in a batch twice. Its number is smaller than its id: no product overflows.
-    ids = torch.cat([source.n_id, target.n_id]).numpy()
-    distinct, numbers = np.unique(ids, return_inverse=True)
-    of_sources, of_targets = numbers[: len(source.n_id)], numbers[len(source.n_id) :]
-    links, edges = (
-        of_sources[index[0].numpy()] * len(distinct) + of_targets[index[1].numpy()]
-        for index in (ends, store.edge_index)
+    # Targets are numbered: a product of two ids could overflow.
+    known, of_links = np.unique(targets, return_inverse=True)
+    links = np.unique(sources * len(known) + of_links)
+    from_ids, to_ids = (
+        _ids(batch, end)[places.numpy()]
+        for end, places in zip((edge_type[0], edge_type[2]), store.edge_index, strict=True)
     )
-    stays = ~among(edges, np.unique(links))
+    numbers = np.searchsorted(known, to_ids)
+    numbers[numbers == len(known)] = 0
+    places = np.flatnonzero(known[numbers] == to_ids) if len(known) else np.empty(0, np.int64)
+    stays = np.ones(len(to_ids), bool)
+    stays[places] = ~among(from_ids[places] * len(known) + numbers[places], links)
     kept = torch.from_numpy(stays)
     store.edge_index = store.edge_index[:, kept]
     for name in set(edge_fields(store)).difference(of_nodes):

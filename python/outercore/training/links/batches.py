@@ -23,7 +23,7 @@ from outercore.loading.seed_edges import leave_out_links
 from outercore.runs import record as records
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkConfig, TrainConfig
-from outercore.training.links.data import LinkData
+from outercore.training.links.data import PAIRS, LinkData
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Negatives:
 
     def __init__(self, config: LinkConfig, seed: int, graph: Graph) -> None:
         self._config, self._seed, self._nodes = config, seed, graph.num_nodes
-        self._edges = Edges(graph, PLAIN_EDGE)
+        self._edges = Edges(graph, PLAIN_EDGE, pairs=PAIRS)
 
     @property
     def ends(self) -> int:

@@ -42,6 +42,8 @@ _VERSION = 2
 _WIDENED = "x.npy"
 _NO_KEYS = np.empty(0, np.int64)
 _NONE_HELD_OUT = LinkConfig(held_out=0.0)
+PAIRS = 1 << 16
+"""Pairs that are looked up together. Smaller pieces take less memory, but more time."""
 _HELD_OUT_ROUNDS = 200
 """How often pairs are drawn until there are enough without an edge."""
 
@@ -252,7 +254,7 @@ def _write_train(root: Path, graph: Graph, divided: Divided, count: int) -> None
     kind = np.dtype(np.uint32 if graph.num_nodes <= 1 << 32 else np.int64)
     given = None if divided.given is None else divided.given.arrays.get("train")
     if divided.given is not None and given is not None:
-        joined = Edges(Graph(root / "graph"), PLAIN_EDGE).connect(given)
+        joined = Edges(Graph(root / "graph"), PLAIN_EDGE, pairs=PAIRS).connect(given)
         if not joined.all():
             row = int(np.flatnonzero(~joined)[0])
             raise InvalidError(
@@ -280,7 +282,7 @@ def _write_held_out(
         keys = _NO_KEYS if divided.given is None else divided.given.held_out_keys(nodes)
         purpose = Purpose.VALID if part == "valid" else Purpose.TEST
         given = held_out_negatives(
-            len(edges), generator(seed, purpose), nodes, Edges(graph, PLAIN_EDGE), keys
+            len(edges), generator(seed, purpose), nodes, Edges(graph, PLAIN_EDGE, pairs=PAIRS), keys
         )
     files: dict[str, NDArray[np.int64]] = {part: edges}
     if own is not None:
