@@ -1,4 +1,4 @@
-"""Draws the figures of the far-memory benchmark as one HTML page that needs no network."""
+"""Draws the plots of the far-memory benchmark as an HTML page without external files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from measure import Result, Series
 from plotly.subplots import make_subplots
 
 Key = Callable[[Series], tuple[str, str, float | str] | None]
-"""Panel, line and place on the horizontal axis of a series; None where it belongs elsewhere."""
+"""Panel, line and horizontal position of a series; None if it is not in these panels."""
 
 
 def page(result: Result, path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Small batches: how much of the device's bandwidth the groups of batches hold."""
+"""Small batches: the share of the device's bandwidth that groups of batches reach."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ CASES = (
     ("rows4096", 0.1, 1024, None),
     ("rows4096", 0.25, 32, None),
 )
-"""Graph of `workloads.py`, share of its data in memory, seeds a batch, goal.
+"""Graph of `workloads.py`, share of its data in memory, seeds per batch, goal.
 
-In the last case handing over what is in memory takes longer than reading the rest.
+In the last case, delivering the rows in memory takes longer than reading the other rows.
 """
 
 
 @dataclass
 class _Replay:
-    """The reads of a loader's epoch, by the engine alone."""
+    """The reads of a loader's epoch, repeated by the I/O engine."""
 
     series: Series
     program: Path

@@ -1,4 +1,4 @@
-"""The device and the caches before it: what more reads in flight, more memory and groups bring."""
+"""The device and its caches: the effect of reads in flight, memory and groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEAST = "least memory"
 
 
 def run(settings: Settings) -> Result:
-    """Measure the device, then loaders by width; draw both."""
+    """Measure the device, then loaders by width of features; draw both."""
     result = Result("device", WHAT)
     widths = (128,) if settings.quick else WIDTHS
     panels = _by_depth(result, settings, _name(settings, widths[-1]))

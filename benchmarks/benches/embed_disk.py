@@ -1,4 +1,4 @@
-"""Epochs with partitions on disk against epochs with everything in memory."""
+"""Epochs with partitions on disk, compared with epochs with all data in memory."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ CHOSEN: tuple[str, tuple[object, ...]] = ("partitions that the plan chooses", ()
 
 @dataclass(frozen=True)
 class Case:
-    """A graph and how it is embedded."""
+    """A graph, and the options of its embedding."""
 
     name: str
     data: Path
     options: tuple[object, ...]
     memory: str
-    """What a run with partitions is given."""
+    """Memory of a run with partitions."""
     scarce: bool = False
-    """Whether that is less than everything takes, so that the plan chooses partitions by itself."""
+    """Whether not all data fits in this memory, so that the plan chooses partitions."""
 
 
 def run(settings: Settings) -> Result:
-    """A knowledge graph, and an R-MAT graph whose partitions are worth reading.
+    """Measure a knowledge graph, and an R-MAT graph that is large enough for partitions.
 
-    In memory and on disk take turns, so that a machine that others slow down slows both.
+    Runs in memory and on disk take turns, so that other programs on the machine slow down both.
     """
     result = Result("embed_disk", WHAT)
     for case in _cases(settings):
@@ -101,7 +101,7 @@ def _cases(settings: Settings) -> list[Case]:
 
 @dataclass
 class _Divided:
-    """Runs with one number of partitions."""
+    """Runs with the same number of partitions."""
 
     epoch: Series
     options: tuple[object, ...]
@@ -109,7 +109,7 @@ class _Divided:
 
 
 def _compare(result: Result, case: Case, divided: _Divided, whole: Series) -> None:
-    """One number of partitions against everything in memory."""
+    """Compares runs with partitions with runs with all data in memory."""
     place, records, epoch = divided.epoch.case, divided.records, divided.epoch
     waited = Series("on disk", f"{place}: waits", "s an epoch")
     moved = Series("on disk", f"{place}: read", "bytes an epoch")
@@ -138,7 +138,7 @@ def _compare(result: Result, case: Case, divided: _Divided, whole: Series) -> No
 
 
 def _theorem(result: Result, place: str, case: Case, records: list[dict], whole: Series) -> None:
-    """Whether the graph is dense enough for computing to hide the I/O."""
+    """Records whether the graph is dense enough for the computation to hide the I/O."""
     from outercore.embedding.tables.order import Walks, partition_order
 
     plan, data = records[0]["plan"], records[0]["data_set"]

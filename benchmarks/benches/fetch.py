@@ -1,4 +1,4 @@
-"""Feature fetch alone: against fio on the same reads, and against mapped files by density."""
+"""Only feature fetches: compared with fio on the same reads, and with mapped files by density."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _density(
 
 @dataclass
 class _Fio:
-    """fio on the reads that the planner made just before."""
+    """fio on the reads of the previous run of the planner."""
 
     series: Series
     x: Path
@@ -120,10 +120,10 @@ class _Fio:
 
 
 def _drawn(count: int, density: float) -> tuple[np.ndarray, int]:
-    """The rows to fetch, ascending within each group, and the rows of a group.
+    """The rows to fetch, ascending within each group, and the number of rows per group.
 
-    A single draw of few rows is over before anything can be measured, so there are enough draws
-    to make up a full group; each is a group of its own.
+    A single draw of few rows is too short to measure. So there are enough draws to make up a full
+    group; each draw is a separate group.
     """
     rng = np.random.default_rng(5)
     each = max(round(count * density), 1)
@@ -133,8 +133,8 @@ def _drawn(count: int, density: float) -> tuple[np.ndarray, int]:
 
 
 def _fio(trace: Path, depth: int, huge_pages: bool) -> float:
-    """Bytes a second of fio on a log of reads."""
-    # fio 3.33 has no option for transparent huge pages; the C library's allocator has.
+    """Bytes per second of fio on a log of reads."""
+    # fio 3.33 lacks an option for transparent huge pages, but the C library's allocator has one.
     tunables = f"glibc.malloc.hugetlb={int(huge_pages)}"
     found = subprocess.run(
         [
@@ -147,8 +147,8 @@ def _fio(trace: Path, depth: int, huge_pages: bool) -> float:
         env={**os.environ, "GLIBC_TUNABLES": tunables},
     )  # fmt: skip
     read = json.loads(found.stdout[found.stdout.index("{") :])["jobs"][0]["read"]
-    # `runtime` has whole milliseconds only, too coarse for the sparse cases; it also starts when
-    # the log is read. The bandwidth fio itself reports rests on the same clock.
+    # `runtime` is in whole milliseconds, too coarse for the sparse cases, and includes reading the
+    # log. The bandwidth that fio reports uses the same clock.
     return read["io_bytes"] * 1000 / max(read["runtime"], 1)
 
 

@@ -21,7 +21,7 @@ WHAT = (
 SHARE = 0.10
 MODELS = ("sage", "gcn", "gat")
 PYTORCH = 96 << 20
-"""For what PyTorch allocates besides; every limited program has it."""
+"""Bytes for other allocations of PyTorch; every limited program gets them."""
 
 
 def run(settings: Settings) -> Result:
@@ -36,7 +36,7 @@ def run(settings: Settings) -> Result:
     cold = [folder / "x.npy", ours]
     with tempfile.TemporaryDirectory(dir=settings.work) as scratch:
         for model in MODELS:
-            # The slow programs are measured with one model.
+            # The slow programs are measured with only one model.
             programs = _programs(budget, limit - budget, work.data_bytes, slow=model == MODELS[0])
             trials = [
                 Trial(
@@ -91,7 +91,7 @@ def _programs(
 
 
 def _passes(result: Result, model: str, trials: list[Trial], work: Workload) -> None:
-    """Bytes moved, by those of the features."""
+    """Bytes moved, divided by the bytes of the features."""
     features = work.nodes * work.width * 4
     for trial in trials:
         for one in trial.runs[:1]:
@@ -103,7 +103,7 @@ def _passes(result: Result, model: str, trials: list[Trial], work: Workload) -> 
                     for what in ("features_read", "scratch_read", "scratch_written")
                 }
             if one.get("reads"):
-                # The first layer may not have come to its end.
+                # The first layer may be incomplete.
                 first = one["reads"][0]
                 result.details[name] = first["bytes"] / (first["nodes"] * work.width * 4)
 

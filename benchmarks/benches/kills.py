@@ -1,4 +1,4 @@
-"""What is left of acknowledged edges after a kill."""
+"""Acknowledged edges after a kill: which edges a store has kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHAT = (
 
 @dataclass
 class Kills:
-    """What rounds of killing and opening have come to."""
+    """Results of rounds of killing and opening a store."""
 
     rounds: int = 0
     acknowledged: int = 0
@@ -36,7 +36,7 @@ class Kills:
 
 
 def run(settings: Settings) -> Result:
-    """All stores, on the disk of `settings.work`."""
+    """Test all stores, on the disk of `settings.work`."""
     result = Result("kills", WHAT)
     root = settings.work / "kills-store"
     for system in systems(settings):
@@ -58,7 +58,7 @@ def run(settings: Settings) -> Result:
 
 
 def kills(system: System, root: Path, rounds: int) -> Kills:
-    """Kill a writer at random moments; the store is used again while it opens and loses nothing."""
+    """Kill a writer at random moments; start a new store if one does not open or loses edges."""
     found, moments = Kills(), random.Random(SEED)
     acknowledged: set[int] = set()
     first = 0
@@ -70,7 +70,7 @@ def kills(system: System, root: Path, rounds: int) -> Kills:
                 writer.kill()
             found.acknowledged += len(writer.acknowledged)
             acknowledged |= writer.acknowledged
-            # Edges that were on their way may be there or not: their numbers are not used again.
+            # Edges in flight may be stored or not, so their numbers are not used again.
             first = max(acknowledged, default=first) + 2 * WRITERS
             missing = len(acknowledged - system.edges(root))
         except UnavailableError:

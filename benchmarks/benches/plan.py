@@ -1,4 +1,4 @@
-"""What `outercore plan train` predicts against what the run measures, on five workloads."""
+"""The predictions of `outercore plan train`, compared with the run, on five workloads."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ EPOCHS = 3
 
 @dataclass(frozen=True)
 class Workload:
-    """A training."""
+    """A training to plan and to measure."""
 
     name: str
     graph: str
-    """Of `workloads.py`; `typed` for the graph of several types."""
+    """Name of a graph in `workloads.py`; `typed` for the graph of several types."""
     options: dict[str, object] = field(default_factory=dict)
 
 
@@ -119,7 +119,7 @@ def _measure(result: Result, settings: Settings, work: Workload) -> None:
 
 
 def _judge(result: Result, work: Workload) -> None:
-    """Deviations; a `Target` is met where the ratio is at least the bound."""
+    """Records deviations as targets; a target is met if the ratio is at least the bound."""
     for part in ("first", "later"):
         for what in ("time", "bytes"):
             case = f"{work.name}, {part}: {what}"

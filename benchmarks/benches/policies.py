@@ -1,4 +1,4 @@
-"""Cache policies against each other, on what the sampler's batches really need."""
+"""Cache policies, compared on the rows that the sampler's batches need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DRAWN_SHARES = (0.1, 0.5)
 BUDGETS_MIB = (24, 32, 40, 56)
 HOTNESS = ("presample", "visits", "in_degree", "none")
 WANTED = 1.1
-"""Most misses of the window policy over Belady's."""
+"""Largest ratio of the window policy's misses to Belady's."""
 STATIC_WANTED = 0.95
 STATIC_SHARES = (0.05, 0.1, 0.2, 0.5)
 
@@ -104,7 +104,7 @@ def _traces(settings: Settings) -> Iterator[tuple[str, Trace]]:
 
 
 def _simulated(program: Path, trace: Trace, visits: Heat, scratch: Path) -> dict[float, Found]:
-    """What each policy misses, by the share of the rows that the cache holds."""
+    """The results of each policy, by the share of the rows that fit in the cache."""
     path, heat = traces.write(trace.batches, scratch / "trace.u64"), scratch / "heat.f32"
     visits.astype("<f4").tofile(heat)
     found = {}
@@ -118,7 +118,7 @@ def _simulated(program: Path, trace: Trace, visits: Heat, scratch: Path) -> dict
 
 
 def _note(result: Result, case: str, found: dict[float, Found]) -> None:
-    """Misses, and those of Belady over those of each policy: as least values."""
+    """Records misses, and the ratios of Belady's misses to each policy's, with their targets."""
     for share, missed in found.items():
         where = f"{case}, {share:.0%}"
         for name, one in missed.items():
@@ -130,7 +130,7 @@ def _note(result: Result, case: str, found: dict[float, Found]) -> None:
 
 
 def _by_size(case: str, found: dict[float, Found]) -> svg.Panel:
-    """Hit ratios by the rows that the cache holds (GIDS figure 12)."""
+    """Hit ratios by the size of the cache (GIDS figure 12)."""
     lines = {
         name: [(100 * share, missed[name].hits) for share, missed in found.items()]
         for name in DRAWN
@@ -139,7 +139,7 @@ def _by_size(case: str, found: dict[float, Found]) -> svg.Panel:
 
 
 def _by_depth(case: str, found: dict[float, Found]) -> svg.Panel:
-    """Misses over Belady's by the batches known ahead (GIDS figure 11)."""
+    """Misses divided by Belady's, by the number of announced batches (GIDS figure 11)."""
     lines = {}
     for share in DRAWN_SHARES:
         least = found[share]["belady"].misses
@@ -152,7 +152,7 @@ def _by_depth(case: str, found: dict[float, Found]) -> svg.Panel:
 def _by_static_size(
     result: Result, case: str, trace: Trace, rankings: dict[str, Heat]
 ) -> svg.Panel:
-    """Accesses that the hottest rows absorb, by how hotness is found (GIDS figure 10)."""
+    """Share of accesses to the hottest rows, by the rule for hotness (GIDS figure 10)."""
     accesses = np.bincount(np.concatenate(trace.batches), minlength=trace.nodes)
     lines = {}
     for name, heat in rankings.items():
@@ -172,7 +172,7 @@ def _by_static_size(
 
 
 def _by_budget(result: Result, settings: Settings) -> list[svg.Panel]:
-    """Rows that the loader reads in a warm epoch, by its budget and by how rows are found hot."""
+    """Rows that the loader reads in a warm epoch, by budget and by the rule for hotness."""
     _, folder = workload(settings, RMAT)
     graph = imported(folder, settings.work / f"{RMAT}.outercore", in_place=True)
     lines: dict[str, list[tuple[float, float]]] = {}

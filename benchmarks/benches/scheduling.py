@@ -1,4 +1,4 @@
-"""What reorganisation, scheduling, grouping and caching bring to serving (GLIST figure 10c)."""
+"""Effect of reorganisation, scheduling, grouping and caching on serving (GLIST figure 10c)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benches.serving import Inputs, inputs_of
 
 REQUESTS = 10_000
 CLIENTS = 256
-"""As many requests wait as a server takes by default."""
+"""Number of clients, equal to the waiting requests that a server allows by default."""
 ROOM = 64 << 20
 WHAT = (
     f"{REQUESTS:,} requests about one random node each, from {CLIENTS} clients, right after the "
@@ -35,7 +35,7 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Setting:
-    """What is switched on."""
+    """The techniques that are switched on."""
 
     reorganised: bool = False
     reorder: bool = False
@@ -43,7 +43,7 @@ class Setting:
     cache: bool = False
 
     def config(self, memory: int, threads: int) -> dict[str, object]:
-        """For `ServerConfig`."""
+        """Fields for `ServerConfig`."""
         return {
             "port": 0, "memory": memory, "threads": threads, "queue": 2 * CLIENTS,
             "deadline_ms": 600_000, "reorder": self.reorder, "group": 0 if self.group else 1,
@@ -62,12 +62,12 @@ SETTINGS = {
 
 
 def run(settings: Settings) -> Result:
-    """Every setting by turns."""
+    """Measure every setting by turns."""
     inputs = inputs_of(settings)
     result = Result(
         "scheduling", f"{WHAT} {inputs.work.nodes:,} nodes, {inputs.work.edges:,} edges."
     )
-    # Without it nothing can be measured: say so before anything is started.
+    # Fails now if the load generator is missing, before a server starts.
     load_command(settings, "", "", 1, 1, 1)
     reorganised = _reorganised(settings, inputs)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in SETTINGS}
@@ -97,7 +97,7 @@ def _reorganised(settings: Settings, inputs: Inputs) -> Path:
 
 
 def _measure(settings: Settings, inputs: Inputs, graph: Path, setting: Setting) -> dict[str, float]:
-    """One server, started and loaded once; its measures by unit."""
+    """Measurements of a server that is started and loaded once, by unit."""
     config = setting.config(inputs.budget, settings.threads)
     call = python("workers/serve_with.py", graph, inputs.run, json.dumps(config))
     libraries = import_bytes(sys.executable, "import outercore.serving.server")
@@ -124,7 +124,7 @@ def _measure(settings: Settings, inputs: Inputs, graph: Path, setting: Setting) 
 
 
 def _counts(running: Running) -> dict[str, float]:
-    """Counters of the server, those by array with its name in braces."""
+    """Counters of the server; counters of an array have its name in braces."""
     with urlopen(f"http://{running.address}/metrics") as answer:
         text = answer.read().decode()
     found = {}
@@ -138,7 +138,7 @@ def _counts(running: Running) -> dict[str, float]:
 
 
 def _plot(result: Result, path: Path) -> None:
-    """Throughput of every setting over that of N, as a page of its own."""
+    """Plots the throughput of every setting relative to N, on a separate page."""
     base = result.median("N", "requests/s")
     ratios = [(result.median(name, "requests/s") or 0.0) / base for name in SETTINGS]
     figure = go.Figure(go.Bar(x=list(SETTINGS), y=ratios, text=[f"{one:.2f}" for one in ratios]))

@@ -1,4 +1,4 @@
-"""Acknowledged edges a second of stores that keep them."""
+"""Acknowledged edges per second of durable stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHAT = (
 
 
 class Case:
-    """A store that gets edges, so many a call."""
+    """A store, and the number of edges per call."""
 
     def __init__(self, system: System, batch: int) -> None:
         self.system = system
@@ -33,7 +33,7 @@ class Case:
         self.failed = False
 
     def measure(self, root: Path) -> None:
-        """One turn more, unless one has failed: a failure is a result, too."""
+        """Measures one more turn, unless a turn has failed: a failure is a result, too."""
         if self.failed:
             return
         try:
@@ -57,7 +57,7 @@ class Case:
 
 
 def run(settings: Settings) -> Result:
-    """All stores by turns, on the disk of `settings.work`; the rate of syncs before and after."""
+    """Measure all stores by turns on the disk of `settings.work`; sync rate before and after."""
     result = Result("updates", WHAT)
     root = settings.work / "updates-store"
     append = Series("disk", "4 KiB append + fdatasync", "syncs/s")
@@ -85,7 +85,7 @@ def run(settings: Settings) -> Result:
 
 
 def sync_rate(path: Path, at: int | None, seconds: float = 2.0) -> float:
-    """Writes of 4 KiB a second that are each made durable, at one place or one after the other."""
+    """Durable writes of 4 KiB per second, at the same place `at` or one after the other."""
     block, count = os.urandom(4096), 0
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)

@@ -116,7 +116,7 @@ def _relative(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def _speed(bench: Bench, rows: int, count: int, width: int) -> dict[str, Any]:
-    """Seconds of one side of a chunk: by the kernels, by PyTorch, and of its products alone."""
+    """Seconds of one side of a chunk: by the kernels, by PyTorch, and only for its products."""
     queries, chunk = _chunk(bench, rows, count, width, extras=False, seed=1)
     sums = torch.zeros_like(chunk.candidates)
     workspace, candidates = Workspace(), chunk.candidates

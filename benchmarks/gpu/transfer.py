@@ -45,7 +45,7 @@ def _relock(bench: Bench, words: Tensor) -> None:
 
 
 def _copies(bench: Bench, locked: Tensor) -> None:
-    """`locked` is page-locked in place where there is a device."""
+    """Measure copies; `locked` is page-locked in place if there is a device."""
     device, rates = bench.device, {}
     for size in bench.pick((64 << 10, 1 << 20, 16 << 20, 256 << 20), (64 << 10,)):
         count = size // 4

@@ -2,8 +2,8 @@
 
     <dgl environment>/bin/python benchmarks/peers/dgl_classic.py DATASET [--batches N] [--threads T]
 
-Takes the data set of `dgl_prepare.py`; prints one JSON line as `dgl_ondisk.py` does. This is the
-sampler of DGL's own node-classification examples; its blocks hold every sampled node once.
+Reads the data set of `dgl_prepare.py`; prints one JSON line like `dgl_ondisk.py`. DGL's examples of
+node classification use this sampler; its blocks hold every sampled node once.
 """
 
 import argparse

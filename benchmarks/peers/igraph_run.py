@@ -2,8 +2,8 @@
 
 python benchmarks/peers/igraph_run.py edges.npy --source S [--repeats R]
 
-igraph's PageRank (PRPACK) has no number of iterations: it ends at its own tolerance, and its time
-says what a user waits. Parallel edges and loops are kept, as everywhere else.
+igraph's PageRank (PRPACK) does not have an option for iterations: it ends at a fixed tolerance. Its
+time is the time that a user waits. Parallel edges and loops are kept, as in the other programs.
 """
 
 import argparse

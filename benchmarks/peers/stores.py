@@ -4,10 +4,10 @@
         [--batch N] [--seconds S] [--first K]
 
 `rate` adds edges for some seconds and prints one JSON line. `write` adds edges until it is killed,
-and prints the number of each one that was acknowledged. `edges` opens the store and prints one
-JSON line with the numbers of the edges that are there.
+and prints the number of each acknowledged edge. `edges` opens the store and prints one JSON line
+with the numbers of the stored edges.
 
-Edge `k` is a fixed pair of nodes, another one for each `k`: what is found can be told apart.
+Edge `k` is a fixed pair of nodes, different for each `k`, so that stored edges have known numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 NODES = 1 << 14
 STRIDE = 40503
 WARM_SHARE = 0.1
-"""Of a run; what is measured comes after it."""
+"""Share of a run before the measurement."""
 
 Pair = tuple[int, int]
 
@@ -41,7 +41,7 @@ def number(source: int, target: int) -> int:
 
 
 class Ladybug:
-    """Cypher; one connection a thread. By default a second writer at a time is refused."""
+    """Cypher; one connection per thread. By default, a second concurrent writer is refused."""
 
     def __init__(self, root: Path, setting: str) -> None:
         import ladybug
@@ -58,8 +58,8 @@ class Ladybug:
         self._run(f"UNWIND range(0, {NODES - 1}) AS i CREATE (:N {{id: i}})")
 
     def add(self, pairs: Sequence[Pair]) -> None:
-        # One transaction for a batch. `UNWIND` of a list of pairs is 15 times slower, and
-        # `COPY` from a table as fast.
+        # One transaction per batch. `UNWIND` of a list of pairs is 15 times slower; `COPY` from a
+        # table is equally fast.
         if len(pairs) > 1:
             self._run("BEGIN TRANSACTION")
         query = "MATCH (a:N {id: $s}), (b:N {id: $t}) CREATE (a)-[:E]->(b)"
@@ -83,7 +83,7 @@ class Ladybug:
 
 
 class OverGraph:
-    """Calls; threads share the handle."""
+    """Python calls; threads share the handle."""
 
     def __init__(self, root: Path, setting: str) -> None:
         from overgraph import OverGraph as Store
@@ -118,7 +118,10 @@ class OverGraph:
 
 
 class Grafeo:
-    """Calls; threads share the handle. Python offers no sync mode: `checkpoint` syncs each call."""
+    """Python calls; threads share the handle.
+
+    Its Python interface does not have a sync mode, so `checkpoint` syncs each call.
+    """
 
     def __init__(self, root: Path, setting: str) -> None:
         import grafeo
@@ -152,7 +155,7 @@ class Grafeo:
 
 
 def _grafeo_node(node: Any) -> tuple[int, int]:
-    """Key and id, of a node or of a pair of id and properties."""
+    """Key and id from a node, or from a pair of id and properties."""
     if isinstance(node, tuple):
         return int(node[1]["k"]), int(node[0])
     return int(node.get("k")), int(node.id)
@@ -162,7 +165,7 @@ SYSTEMS: dict[str, Any] = {"ladybug": Ladybug, "overgraph": OverGraph, "grafeo":
 
 
 def opened(system: str, setting: str, root: Path) -> Any:
-    """The store in `root`; made, with its nodes, where there is none."""
+    """The store in `root`; created with its nodes if it does not exist."""
     root.mkdir(parents=True, exist_ok=True)
     store = SYSTEMS[system](root, setting)
     if not (root / "ready").exists():
@@ -172,7 +175,7 @@ def opened(system: str, setting: str, root: Path) -> Any:
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Run `work(0)` to `work(count - 1)` at once; raises what one of them raised."""
+    """Run `work(0)` to `work(count - 1)` in parallel; raises an exception of a thread."""
     failures: list[BaseException] = []
 
     def guarded(thread: int) -> None:
@@ -191,7 +194,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
 
 def rate(store: Any, threads: int, batch: int, seconds: float) -> dict[str, Any]:
-    """Edges a second and the latency of a call, each in `batch` edges."""
+    """Edges per second and the latency of a call, with `batch` edges per call."""
     begun = time.perf_counter()
     warm, end = begun + WARM_SHARE * seconds, begun + seconds * (1 + WARM_SHARE)
     times: list[list[float]] = [[] for _ in range(threads)]
@@ -220,13 +223,13 @@ def rate(store: Any, threads: int, batch: int, seconds: float) -> dict[str, Any]
 
 
 def write(store: Any, threads: int, first: int) -> None:
-    """Add edges from `first` on until the process is killed; each is printed once acknowledged."""
+    """Add edges from `first` on until the process is killed; prints acknowledged edges."""
 
     def work(thread: int) -> None:
         edge = first + thread
         while True:
             store.add([pair(edge)])
-            # One write a line: a line that has left the process cannot be lost.
+            # A system call per line: after it, a kill cannot lose the line.
             os.write(1, b"%d\n" % edge)
             edge += threads
 
@@ -252,7 +255,7 @@ def main() -> None:
         write(store, options.threads, options.first)
     else:
         print(json.dumps({"edges": [number(*ends) for ends in store.edges()]}), flush=True)
-    # Not closed: what counts is what an acknowledgement has promised.
+    # Not closed: the test is about edges that were acknowledged without a close.
     os._exit(0)
 
 

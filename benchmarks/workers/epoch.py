@@ -2,8 +2,8 @@
 
     python benchmarks/workers/epoch.py DATASET --memory 512MiB [--hidden 256] [--epochs 3]
 
-GraphSAGE of two layers over `oc.NeighborLoader`, Adam, on the CPU. `--compute none` leaves out
-the network, so that nothing hides the loading.
+GraphSAGE of two layers over `oc.NeighborLoader`, Adam, on the CPU. `--compute none` runs without
+the network, so that the time is that of loading.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Epochs of Outercore batches: sampling alone or with features. Prints one JSON line.
+"""Epochs of Outercore batches: only sampling, or with features. Prints one JSON line.
 
     python benchmarks/workers/load_outercore.py DATASET --memory 512MiB [--no-features] [--arrays]
         [--epochs E] [--threads T] [--backend B] [--topology T] [--policy P]
 
-The loader delivers finished PyG batches; they are counted and dropped. With `--arrays` they are
-NumPy's, by target and with ids of 32 bits as DGL's GraphBolt delivers them, and no PyTorch is
+The loader delivers finished PyG batches, which are counted and dropped. With `--arrays`, batches
+are NumPy arrays by target with 32-bit ids, like those of DGL's GraphBolt, and PyTorch is not
 loaded.
 """
 
