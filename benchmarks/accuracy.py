@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
 
-    found, low = [], False
+    results, low = [], False
     table = [
         "| data set | nodes | edges | metric | published | Outercore | features only | budget | |",
         "|---|---:|---:|---|---|---:|---:|---:|---|",
@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"| {percent(network)} | {percent(baseline)} | {options.memory or recipe.memory} "
             f"| {says} |"
         )
-        found.append(
+        results.append(
             {
                 "name": name,
                 "metric": data.metric,
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             }
         )
         print(table[-1], flush=True)
-    record = {"machine": machine(), "results": found}
+    record = {"machine": machine(), "results": results}
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
     stem = f"accuracy-{str(record['machine']['when']).replace(':', '')}"

@@ -257,8 +257,8 @@ def neighbour_labels(
     known[train] = True
     counts = np.zeros(len(y) * classes, np.float32)
     for source, target in (edges.T, edges.T[::-1]):
-        told = known[source]
-        slots = target[told] * classes + y[source[told]]
+        is_known = known[source]
+        slots = target[is_known] * classes + y[source[is_known]]
         counts += np.bincount(slots, minlength=len(counts)).astype(np.float32)
     return _rows_summing_to_one(counts.reshape(len(y), classes)).astype(np.float32)
 
@@ -293,7 +293,7 @@ def facebook100(
     for name in ("major", "second_major", "dorm", "high_school"):
         code = raw[name].astype(np.int64) & 0xFFFFFFFF
         columns.append(np.where(code == 0, 0, code + (school + 1) * (1 << 32)))
-    hashed = sketch(columns, width - sum(one.shape[1] for one in plain))
+    hashed = sketch(columns, width - sum(column.shape[1] for column in plain))
     suffix = "-labels" if with_labels else "" if width == 128 else f"-{width}"
     return RealData(
         name=f"facebook100{suffix}",

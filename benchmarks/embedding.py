@@ -161,8 +161,11 @@ def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> N
         )
 
     Epochs(trainer, validate=lambda: ranks("valid").mrr, after_epoch=tell).run()
-    found = ranks("test")
-    print(f"{name}, seed {seed}: {found.protocol}\nfiltered: {found.filtered}\nraw: {found.raw}")
+    test_metrics = ranks("test")
+    print(
+        f"{name}, seed {seed}: {test_metrics.protocol}\n"
+        f"filtered: {test_metrics.filtered}\nraw: {test_metrics.raw}"
+    )
 
 
 def read_triples(folder: Path) -> tuple[dict[str, Tensor], int, int]:

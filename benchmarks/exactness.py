@@ -96,8 +96,8 @@ def digest(batch: oc.NeighborLoader) -> str:
 def data_bytes(graph: oc.Graph) -> int:
     """Bytes of features and topology."""
     return sum(
-        int(np.prod(one["shape"])) * np.dtype(one["dtype"]).itemsize
-        for key, one in graph.manifest["arrays"].items()
+        int(np.prod(entry["shape"])) * np.dtype(entry["dtype"]).itemsize
+        for key, entry in graph.manifest["arrays"].items()
         if key.startswith("edges/") or key == graph.manifest["roles"]["features"]
     )
 
@@ -184,28 +184,28 @@ def expected(graph: oc.Graph, x: np.ndarray, y: np.ndarray) -> Iterator[tuple[st
         places = reference.batch_seeds(
             everyone, batch, shape.batch_size, shuffle=True, seed=SEED, epoch=EPOCH
         )
-        found = reference.sample_batch(
+        sampled = reference.sample_batch(
             offsets, sources, ids, seeds[places], shape.fanout,
             replace=False, seed=SEED, epoch=EPOCH, batch=batch,
         )  # fmt: skip
         data = Data(
-            x=torch.from_numpy(x[found.n_id]),
-            y=torch.from_numpy(y[found.n_id]),
-            edge_index=torch.from_numpy(np.stack([found.row, found.col])),
-            n_id=torch.from_numpy(found.n_id),
-            e_id=torch.from_numpy(found.e_id),
+            x=torch.from_numpy(x[sampled.n_id]),
+            y=torch.from_numpy(y[sampled.n_id]),
+            edge_index=torch.from_numpy(np.stack([sampled.row, sampled.col])),
+            n_id=torch.from_numpy(sampled.n_id),
+            e_id=torch.from_numpy(sampled.e_id),
             input_id=torch.from_numpy(np.asarray(places, np.int64)),
             batch_size=len(places),
-            num_sampled_nodes=found.num_sampled_nodes,
-            num_sampled_edges=found.num_sampled_edges,
+            num_sampled_nodes=sampled.num_sampled_nodes,
+            num_sampled_edges=sampled.num_sampled_edges,
         )
-        yield digest(data), len(found.row)
+        yield digest(data), len(sampled.row)
 
 
 def check(name: str, batches: int, work: Path, root: str | None) -> dict[str, object]:
     """Compares all settings of a data set with each other and with the reference."""
     graph = oc.open(data_set(name, 0, work, root))
-    settings = [Setting(*one) for one in itertools.product(SHARES, BACKENDS, THREADS)]
+    settings = [Setting(*values) for values in itertools.product(SHARES, BACKENDS, THREADS)]
     first: Outcome | None = None
     differing, budgets = [], {}
     for setting in settings:
@@ -254,12 +254,12 @@ def main(arguments: list[str] | None = None) -> int:
     bad = False
     for name in options.names or RECIPES:
         try:
-            found = check(name, options.batches, options.work, options.data)
+            outcome = check(name, options.batches, options.work, options.data)
         except adapters.MissingDataError as missing:
             say(f"skipped {name}: {missing}")
             continue
-        bad |= bool(found["differing"])
-        print(json.dumps(found), flush=True)
+        bad |= bool(outcome["differing"])
+        print(json.dumps(outcome), flush=True)
     return int(bad)
 
 

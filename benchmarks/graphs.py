@@ -102,12 +102,12 @@ class Score:
 
     def row(self, best_epoch: bool) -> str:
         """The scores as a line of a table."""
-        found = np.array(self.runs)
+        scores = np.array(self.runs)
         if best_epoch:
             curves = np.array(self.curves, float)
-            found = curves[:, curves.mean(axis=0).argmax()]
+            scores = curves[:, curves.mean(axis=0).argmax()]
         return (
-            f"| {self.name} | {found.mean():.4f} ± {found.std():.4f} | {len(found)} | "
+            f"| {self.name} | {scores.mean():.4f} ± {scores.std():.4f} | {len(scores)} | "
             f"{self.seconds:.0f} s |"
         )
 

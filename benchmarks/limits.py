@@ -229,7 +229,7 @@ def drop_cached(paths: Sequence[Path]) -> None:
     Works without privileges: dirty pages are written first, then `POSIX_FADV_DONTNEED`.
     """
     for path in paths:
-        files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
         for file in files:
             descriptor = os.open(file, os.O_RDONLY)
             try:

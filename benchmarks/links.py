@@ -117,8 +117,8 @@ def data_set(name: str, arguments: argparse.Namespace) -> tuple[Path, str]:
     out = files / "data"
     if not (out / "graph.json").exists():
         files.mkdir(parents=True, exist_ok=True)
-        given = RECIPES[name].files(adapters.data_root(arguments.data), files)
-        made = run_limited(command("import", *given, "--out", out, "--overwrite"))
+        imported = RECIPES[name].files(adapters.data_root(arguments.data), files)
+        made = run_limited(command("import", *imported, "--out", out, "--overwrite"))
         if made.returncode:
             raise RuntimeError(f"{name}: {made.stderr[-1500:]}")
     return out, RECIPES[name].held_out.format(files=files)

@@ -110,9 +110,9 @@ class Result:
 
     def median(self, program: str, case: str = "") -> float | None:
         """The median of a series."""
-        for one in self.series:
-            if (one.program, one.case) == (program, case):
-                return one.median
+        for series in self.series:
+            if (series.program, series.case) == (program, case):
+                return series.median
         return None
 
     def compare(
@@ -132,8 +132,8 @@ class Result:
         return {
             "name": self.name,
             "what": self.what,
-            "series": [{**asdict(one), "median": one.median} for one in self.series],
-            "targets": [{**asdict(one), "met": one.met} for one in self.targets],
+            "series": [{**asdict(series), "median": series.median} for series in self.series],
+            "targets": [{**asdict(target), "met": target.met} for target in self.targets],
             "details": self.details,
         }
 
@@ -179,12 +179,12 @@ class Trial:
         turn = len(self.runs) + 1
         say(f"{self.series.program} {self.series.case} run {turn}: {outcome.wall_s:.1f} s")
         try:
-            found = outcome.last_json()
+            printed = outcome.last_json()
         except RuntimeError as failure:
             self.failed, self.series.note = True, str(failure)[-400:]
             say(f"failed: {failure}")
             return
-        found["used"] = {
+        printed["used"] = {
             "wall_s": outcome.wall_s,
             "peak": outcome.peak,
             "peak_resident": outcome.peak_resident,
@@ -192,8 +192,8 @@ class Trial:
             "enforced": outcome.enforced,
             "limit": outcome.limit,
         }
-        self.series.values.append(self.value(found))
-        self.runs.append(found)
+        self.series.values.append(self.value(printed))
+        self.runs.append(printed)
 
 
 class Runs(Protocol):
@@ -278,20 +278,20 @@ def markdown(results: Sequence[Result]) -> str:
     for result in results:
         lines += [f"## {result.name}", "", result.what, ""]
         lines += ["| program | case | median | unit | runs | note |", "|---|---|---:|---|---|---|"]
-        for one in result.series:
-            runs = ", ".join(number(value) for value in one.values)
-            note = " ".join(one.note.split()).replace("|", "/")[-160:]
+        for series in result.series:
+            runs = ", ".join(number(value) for value in series.values)
+            note = " ".join(series.note.split()).replace("|", "/")[-160:]
             lines.append(
-                f"| {one.program} | {one.case} | {number(one.median)} | {one.unit} "
+                f"| {series.program} | {series.case} | {number(series.median)} | {series.unit} "
                 f"| {runs} | {note} |"
             )
         if result.targets:
             lines += ["", "| ratio | found | at least | met |", "|---|---:|---:|---|"]
             words = {True: "yes", False: "no", None: ""}
             for target in result.targets:
-                found = "-" if target.ratio is None else f"{target.ratio:.2f}"
+                ratio = "-" if target.ratio is None else f"{target.ratio:.2f}"
                 least = "" if target.least is None else f"{target.least:g}"
-                lines.append(f"| {target.what} | {found} | {least} | {words[target.met]} |")
+                lines.append(f"| {target.what} | {ratio} | {least} | {words[target.met]} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -300,9 +300,11 @@ def write_results(results: Sequence[Result], folder: Path) -> Path:
     """Store all results as JSON and as Markdown; returns the path of the JSON file."""
     folder.mkdir(parents=True, exist_ok=True)
     about = machine()
-    stem = "-".join(one.name for one in results)[:80] + "-" + str(about["when"]).replace(":", "")
+    stem = (
+        "-".join(result.name for result in results)[:80] + "-" + str(about["when"]).replace(":", "")
+    )
     path = folder / f"{stem}.json"
-    record = {"machine": about, "results": [one.to_json() for one in results]}
+    record = {"machine": about, "results": [result.to_json() for result in results]}
     path.write_text(json.dumps(record, indent=1) + "\n")
     path.with_suffix(".md").write_text(markdown(results))
     return path

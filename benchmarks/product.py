@@ -19,7 +19,7 @@ def command(*arguments: object) -> list[str]:
     """`outercore ARGUMENTS...` in this environment."""
     program = shutil.which("outercore", path=str(Path(sys.executable).parent))
     start = [program] if program else [sys.executable, "-m", "outercore"]
-    return [*start, *(str(one) for one in arguments)]
+    return [*start, *(str(argument) for argument in arguments)]
 
 
 def import_command(

@@ -95,7 +95,7 @@ def _typed(name: str, files: str, labelled: int) -> Callable[[Path], GraphEdges]
     """Relations between papers and the other node types; labelled nodes are seeds."""
 
     def read(root: Path) -> GraphEdges:
-        relations = [_text_pairs(root / name / f"{one}.txt.xz", 0, None) for one in files.split()]
+        relations = [_text_pairs(root / name / f"{file}.txt.xz", 0, None) for file in files.split()]
         first = max(int(pairs[:, 0].max()) for pairs in relations) + 1
         starts, edges = [0], []
         for pairs in relations:

@@ -54,8 +54,8 @@ class Workload:
 
 
 WORKLOADS = {
-    one.name: one
-    for one in (
+    workload.name: workload
+    for workload in (
         # Epochs and gathers: 9 GB, of which a tenth is the memory limit.
         Workload("rmat24", scale=24, edges=1 << 26, width=128, seeds=1 << 16),
         # Sampled edges per second, and the import of 64 M edges.

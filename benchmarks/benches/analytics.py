@@ -147,15 +147,15 @@ def _peer(result: Result, settings: Settings, folder: Path, source: int, name: s
         say(f"no {name} at {interpreter}; see benchmarks/peers/graphs.txt")
         return
     script, options = PEERS[name]
-    given = {"threads": settings.threads, "iterations": ITERATIONS}
-    more = [part for option in options for part in (f"--{option}", given[option])]
+    values = {"threads": settings.threads, "iterations": ITERATIONS}
+    more = [part for option in options for part in (f"--{option}", values[option])]
     peer = python(
         script, folder / "edges.npy", "--source", source, "--repeats", settings.repeats, *more,
         interpreter=interpreter,
     )  # fmt: skip
-    found = run_limited(peer).last_json()
-    result.series += [Series(name, case, "seconds", found[case]) for case in CASES]
-    result.details[name] = found
+    printed = run_limited(peer).last_json()
+    result.series += [Series(name, case, "seconds", printed[case]) for case in CASES]
+    result.details[name] = printed
 
 
 def _busy(counters: dict) -> dict[str, float]:

@@ -70,13 +70,13 @@ def run(settings: Settings) -> Result:
         for turn in range(settings.repeats):
             record = _trained(settings, case, "4GiB", ("--set", "budget.partitions=1"))
             _note(result, whole, turn, record)
-            for one in divided:
-                record = _trained(settings, case, case.memory, one.options)
-                _note(result, one.epoch, turn, record)
-                one.records.append(record)
+            for runs in divided:
+                record = _trained(settings, case, case.memory, runs.options)
+                _note(result, runs.epoch, turn, record)
+                runs.records.append(record)
         result.series.append(whole)
-        for one in divided:
-            _compare(result, case, one, whole)
+        for runs in divided:
+            _compare(result, case, runs, whole)
     return result
 
 
@@ -114,11 +114,13 @@ def _compare(result: Result, case: Case, divided: _Divided, whole: Series) -> No
     waited = Series("on disk", f"{place}: waits", "s an epoch")
     moved = Series("on disk", f"{place}: read", "bytes an epoch")
     for record in records:
-        counted = [one["counters"] for one in record["epochs"][1:]]
+        counted = [counters["counters"] for counters in record["epochs"][1:]]
         waited.values.append(
-            statistics.mean(one["waited_s"] + one["triples_waited_s"] for one in counted)
+            statistics.mean(
+                counters["waited_s"] + counters["triples_waited_s"] for counters in counted
+            )
         )
-        moved.values.append(statistics.mean(one["bytes_read"] for one in counted))
+        moved.values.append(statistics.mean(counters["bytes_read"] for counters in counted))
     order = records[0]["plan"]["order"]
     planned = Series("plan", f"{place}: read", "bytes an epoch", [order["bytes_between"]])
     result.series += [epoch, waited, moved, planned]
@@ -142,11 +144,13 @@ def _theorem(result: Result, place: str, case: Case, records: list[dict], whole:
     from outercore.embedding.tables.order import Walks, partition_order
 
     plan, data = records[0]["plan"], records[0]["data_set"]
-    counted = [one["counters"] for record in records for one in record["epochs"]]
-    seconds = sum(one["swap_s"] for one in counted)
+    counted = [counters["counters"] for record in records for counters in record["epochs"]]
+    seconds = sum(counters["swap_s"] for counters in counted)
     if not seconds or whole.median is None:
         return
-    bandwidth = sum(one["bytes_read"] + one["bytes_written"] for one in counted) / seconds
+    bandwidth = (
+        sum(counters["bytes_read"] + counters["bytes_written"] for counters in counted) / seconds
+    )
     triples = records[0]["epochs"][0]["triples"]
     config = records[0]["config"]
     expected = partition_order(
@@ -214,8 +218,8 @@ def _trained(settings: Settings, case: Case, memory: str, options: tuple[object,
 
 
 def _note(result: Result, series: Series, turn: int, record: dict) -> None:
-    value = statistics.mean(one["seconds"] for one in record["epochs"][1:])
+    value = statistics.mean(epoch["seconds"] for epoch in record["epochs"][1:])
     say(f"{series.program}, {series.case}, run {turn + 1}: {value:.2f} s an epoch")
     series.values.append(value)
-    kept = {name: record[name] for name in ("epochs", "timeline", "plan", "peak_memory_bytes")}
-    result.details.setdefault(f"{series.program}, {series.case}", []).append(kept)
+    details = {name: record[name] for name in ("epochs", "timeline", "plan", "peak_memory_bytes")}
+    result.details.setdefault(f"{series.program}, {series.case}", []).append(details)

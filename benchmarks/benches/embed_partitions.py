@@ -77,7 +77,7 @@ class Planted:
         share = 1.0 / np.arange(4, self.relations + 4)
         large = np.sqrt([len(some) for some in members])
         large /= large.sum()
-        found = []
+        drawn = []
         for relation in range(self.relations):
             count = int(share[relation] / share.sum() * self.triples * 2.5)
             heads = np.concatenate(
@@ -99,8 +99,8 @@ class Planted:
             best = (scores + random.gumbel(size=scores.shape)).argmax(1)
             answers = tails[places[np.arange(count), best]]
             triples = np.stack([chosen, np.full(count, relation), answers], axis=1)
-            found.append(np.unique(triples, axis=0))
-        every = np.concatenate(found)
+            drawn.append(np.unique(triples, axis=0))
+        every = np.concatenate(drawn)
         return every[random.permutation(len(every))][: self.triples]
 
 
@@ -163,14 +163,14 @@ def measured(options: Options) -> Result:
     for name in options.cases:
         in_memory = None
         for partitions in options.partitions:
-            found, how = train(name, partitions, options)
+            score, how = train(name, partitions, options)
             where = "in memory" if partitions == 1 else f"{partitions} partitions"
-            result.series.append(Series(where, name, "MRR", [found], note=how))
+            result.series.append(Series(where, name, "MRR", [score], note=how))
             if partitions == 1:
-                in_memory = found
+                in_memory = score
             elif in_memory is not None:
-                label = f"{name}, {where}: {found:.4f}, in memory {in_memory:.4f}"
-                result.targets.append(Target(label, found, in_memory - ALLOWED))
+                label = f"{name}, {where}: {score:.4f}, in memory {in_memory:.4f}"
+                result.targets.append(Target(label, score, in_memory - ALLOWED))
     return result
 
 
@@ -192,12 +192,12 @@ def train(name: str, partitions: int, options: Options) -> tuple[float, str]:
     figures = json.loads((out / "embedding.json").read_text())["metrics"]
     budget = json.loads((out / "record.json").read_text())["config"]["budget"]
     shutil.rmtree(out)
-    found = next(one for one in figures if one["part"] == "test")["filtered"]["mrr"]
+    score = next(figure for figure in figures if figure["part"] == "test")["filtered"]["mrr"]
     how = f"{outcome.wall_s:.0f} s"
     if partitions > 1:
         how += f", {budget['swap']}, {budget['sweeps']} walks, {budget['group']} parts"
-    say(f"{name}, {partitions} partitions: MRR {found:.4f}, {how}")
-    return found, how
+    say(f"{name}, {partitions} partitions: MRR {score:.4f}, {how}")
+    return score, how
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -211,19 +211,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=cache)
     parser.add_argument("--data", help="the data library")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     result = measured(
         Options(
-            cases=given.sets,
-            partitions=given.partitions,
-            seed=given.seed,
-            work=given.work.resolve(),
-            data=data_root(given.data),
-            threads=given.threads,
+            cases=parsed.sets,
+            partitions=parsed.partitions,
+            seed=parsed.seed,
+            work=parsed.work.resolve(),
+            data=data_root(parsed.data),
+            threads=parsed.threads,
         )
     )
     path = write_results([result], HERE / "results")
-    print(path.read_text() if given.json else markdown([result]))
+    print(path.read_text() if parsed.json else markdown([result]))
     say(f"written: {path}")
     return 1 if any(target.met is False for target in result.targets) else 0
 

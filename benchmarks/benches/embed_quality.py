@@ -149,9 +149,9 @@ def measured(options: Options) -> Result:
         for partitions in options.partitions:
             where = "in memory" if partitions == 1 else f"{partitions} partitions"
             seeds = options.seeds if partitions == 1 else 1
-            found = [train(name, case, seed, partitions, options) for seed in range(seeds)]
-            result.series += _series(name, where, found)
-            result.details[f"{name}, {where}"] = found
+            records = [train(name, case, seed, partitions, options) for seed in range(seeds)]
+            result.series += _series(name, where, records)
+            result.details[f"{name}, {where}"] = records
         _compare(result, name, case)
     return result
 
@@ -181,7 +181,7 @@ def train(name: str, case: Case, seed: int, partitions: int, options: Options) -
     figures = json.loads((out / "embedding.json").read_text())["metrics"]
     pairs = None if case.data in KNOWLEDGE_GRAPHS else pair_auc(graph, out, record["config"])
     shutil.rmtree(out)
-    test = next(one for one in figures if one["part"] == "test")
+    test = next(figure for figure in figures if figure["part"] == "test")
     where = f"{name} seed {seed}, {partitions} partitions"
     say(f"{where}: MRR {test['mrr']:.4f}, {outcome.wall_s:.0f} s")
     return {
@@ -216,12 +216,12 @@ def pair_auc(graph: Path, out: Path, config: dict[str, Any], most: int = 1 << 20
     return float(below.mean() / 2 / len(false))
 
 
-def _series(name: str, where: str, found: Sequence[dict[str, Any]]) -> list[Series]:
+def _series(name: str, where: str, records: Sequence[dict[str, Any]]) -> list[Series]:
     """MRR and Hits@10 of the test part by every protocol."""
     series: dict[str, Series] = {}
-    for one in found:
-        seconds = sum(epoch["seconds"] for epoch in one["epochs"])
-        for figure in one["figures"]:
+    for record in records:
+        seconds = sum(epoch["seconds"] for epoch in record["epochs"])
+        for figure in record["figures"]:
             if figure["part"] != "test":
                 continue
             ways = [("filtered", figure["filtered"])] if figure["candidates"] == "all" else []
@@ -230,10 +230,10 @@ def _series(name: str, where: str, found: Sequence[dict[str, Any]]) -> list[Seri
             for way, metrics in ways:
                 for unit, key in (("MRR", "mrr"), ("Hits@10", "hits_at_10"), ("AUC", "auc")):
                     label = f"{name}, {way} {unit}"
-                    note = f"{figure['protocol']}; {len(one['epochs'])} epochs, {seconds:.0f} s"
+                    note = f"{figure['protocol']}; {len(record['epochs'])} epochs, {seconds:.0f} s"
                     line = series.setdefault(label, Series(where, label, unit, note=note))
                     line.values.append(metrics[key])
-    pairs = [one["pair_auc"] for one in found if one["pair_auc"] is not None]
+    pairs = [record["pair_auc"] for record in records if record["pair_auc"] is not None]
     if pairs:
         series["pairs"] = Series(where, f"{name}, pairs", "AUC", pairs)
     return list(series.values())
@@ -241,14 +241,13 @@ def _series(name: str, where: str, found: Sequence[dict[str, Any]]) -> list[Seri
 
 def _compare(result: Result, name: str, case: Case) -> None:
     label = f"{name}, filtered MRR"
-    found = [one for one in result.series if one.case == label]
-    for one in found:
-        mean = statistics.fmean(one.values)
-        spread = f" ± {statistics.stdev(one.values):.4f}" if len(one.values) > 1 else ""
+    for means in [series for series in result.series if series.case == label]:
+        mean = statistics.fmean(means.values)
+        spread = f" ± {statistics.stdev(means.values):.4f}" if len(means.values) > 1 else ""
         beside = f" (published {case.published}, {case.source})" if case.published else ""
-        least = case.least if one.program == "in memory" else None
+        least = case.least if means.program == "in memory" else None
         result.targets.append(
-            Target(f"{label}, {one.program}: {mean:.4f}{spread}{beside}", mean, least)
+            Target(f"{label}, {means.program}: {mean:.4f}{spread}{beside}", mean, least)
         )
 
 
@@ -309,21 +308,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=cache)
     parser.add_argument("--data", help="the data library")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     result = measured(
         Options(
-            cases=given.sets,
-            seeds=given.seeds,
-            partitions=given.partitions,
-            work=given.work.resolve(),
-            data=data_root(given.data),
-            threads=given.threads,
-            memory=given.memory,
-            epochs=given.epochs,
+            cases=parsed.sets,
+            seeds=parsed.seeds,
+            partitions=parsed.partitions,
+            work=parsed.work.resolve(),
+            data=data_root(parsed.data),
+            threads=parsed.threads,
+            memory=parsed.memory,
+            epochs=parsed.epochs,
         )
     )
     path = write_results([result], HERE / "results")
-    print(path.read_text() if given.json else markdown([result]))
+    print(path.read_text() if parsed.json else markdown([result]))
     say(f"written: {path}")
     return 1 if any(target.met is False for target in result.targets) else 0
 

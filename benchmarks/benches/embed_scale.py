@@ -67,7 +67,7 @@ def run(settings: Settings) -> Result:
     outcome.check()
     record = json.loads(outcome.stdout[outcome.stdout.index("{") :])
     _check_rows(out / "entities.npy", size.nodes)
-    on_disk = sum(one.stat().st_size for one in out.rglob("*") if one.is_file())
+    on_disk = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     shutil.rmtree(out)
 
     (epoch,) = record["epochs"]

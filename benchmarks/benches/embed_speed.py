@@ -131,7 +131,7 @@ def trained(
 def triples_per_second(record: dict) -> float:
     """Triples per second in all epochs but the first."""
     counted = record["epochs"][1:]
-    return sum(one["triples"] for one in counted) / sum(one["seconds"] for one in counted)
+    return sum(epoch["triples"] for epoch in counted) / sum(epoch["seconds"] for epoch in counted)
 
 
 def _pykeen(result: Result, settings: Settings, case: Case) -> None:
@@ -233,8 +233,8 @@ def _share_of_peak(result: Result, settings: Settings) -> None:
             "workers/blas.py", "--rows", 1000, "--negatives", case.negatives, "--dim", case.dim,
             "--threads", settings.threads,
         )  # fmt: skip
-        found = repeated(peak, settings, call, lambda printed: printed["peak"])
-        shaped.values = [one["chunk"] for one in found]
+        runs = repeated(peak, settings, call, lambda printed: printed["peak"])
+        shaped.values = [run["chunk"] for run in runs]
         # Three products per side, with an addition and a multiplication per value.
         needed = Series("Outercore", f"products of {case.name}", "FLOP/s")
         needed.values = [speed * 12 * case.negatives * case.dim]

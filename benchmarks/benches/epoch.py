@@ -49,7 +49,7 @@ def run(settings: Settings) -> Result:
         for trial in trials:
             name = trial.series.program
             warm = Series(name, f"{label}, warm epoch", "seeds/s", note=trial.series.note)
-            warm.values = [_seeds(one, epoch=-1) for one in trial.runs]
+            warm.values = [_seeds(printed, epoch=-1) for printed in trial.runs]
             result.details[f"{label}, {name}"] = trial.runs
             result.series += [trial.series, warm]
         case = f"{label}, warm epoch"
@@ -65,6 +65,6 @@ def run(settings: Settings) -> Result:
 
 
 def _seeds(printed: dict, epoch: int = 0) -> float:
-    one = printed["epochs"][epoch]
+    timed = printed["epochs"][epoch]
     # The time of the first epoch includes planning and filling the caches.
-    return one["seeds"] / (one["seconds"] + (printed["plan_s"] if epoch == 0 else 0.0))
+    return timed["seeds"] / (timed["seconds"] + (printed["plan_s"] if epoch == 0 else 0.0))

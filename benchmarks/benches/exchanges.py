@@ -46,8 +46,8 @@ def run(settings: Settings) -> Result:
         end = time.monotonic() + seconds
         asking = [pool.submit(_ask, server, nodes, end, seed) for seed in range(PEOPLE)]
         writing = [pool.submit(_write, server, nodes, end, seed) for seed in range(PEOPLE)]
-        waits = np.sort(np.concatenate([one.result() for one in asking]))
-        added, refused = np.sum([one.result() for one in writing], axis=0)
+        waits = np.sort(np.concatenate([future.result() for future in asking]))
+        added, refused = np.sum([future.result() for future in writing], axis=0)
         with oc.Client(server.url, server.name) as client:
             exchanges = client.graph()["compactions"]
     for case, unit, value in [

@@ -238,11 +238,11 @@ def _queues(bench: Bench) -> None:
                     "workers/far_queues.py", bench.servers["tcp"], "--token-file", bench.token,
                     "--threads", threads, "--queue-length", length, "--receive", receive,
                 )  # fmt: skip
-                found = run_limited(worker).last_json()
+                printed = run_limited(worker).last_json()
                 series = Series(
                     f"receive {receive}", f"{threads} threads, length {length}", "bytes"
                 )
-                series.values.append(found["memory_bytes"])
+                series.values.append(printed["memory_bytes"])
                 bench.result.series.append(series)
         bench.result.compare(
             f"queue length {length}, {QUEUE_THREADS[-1]} threads: memory one a thread over shared",
@@ -274,7 +274,10 @@ def _servers(settings: Settings, token: Path) -> Iterator[dict[str, str]]:
             if not ready or server.stdout is None:
                 raise RuntimeError("the memory server did not start within 60 s")
             addresses = json.loads(server.stdout.readline())["addresses"]
-            named = {("shared" if one.startswith("unix:") else "tcp"): one for one in addresses}
+            named = {
+                ("shared" if address.startswith("unix:") else "tcp"): address
+                for address in addresses
+            }
             yield {name: named[name] for name in ("tcp", "shared")}
         finally:
             server.terminate()

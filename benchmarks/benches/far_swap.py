@@ -111,15 +111,17 @@ def _library(bench: Bench, library: str, case: str, limit: int) -> None:
         outcome = run_limited(
             [*call, "--ready", str(ready)], limit, swap=True, timeout_s=TIMEOUT_S, ready=ready
         )
-        found: dict[str, float] = {}
+        printed: dict[str, float] = {}
         for line in outcome.stdout.splitlines():
-            found |= json.loads(line)
-        bench.add(library, case, found.get("first_s"), outcome)
+            printed |= json.loads(line)
+        bench.add(library, case, printed.get("first_s"), outcome)
         if outcome.enforced == "none":
             say(f"{library} {case}: no limit could be set, so there is no figure on swap")
         else:
-            bench.add(f"{library}, swap", case, found.get("second_s"), outcome, at_least=TIMEOUT_S)
-        bench.result.details[f"{library} {case}"] = {**found, "peak": outcome.peak}
+            bench.add(
+                f"{library}, swap", case, printed.get("second_s"), outcome, at_least=TIMEOUT_S
+            )
+        bench.result.details[f"{library} {case}"] = {**printed, "peak": outcome.peak}
 
 
 def _built(bench: Bench, library: str, limit: int) -> None:

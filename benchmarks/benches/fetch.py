@@ -75,7 +75,7 @@ def _density(
         str(program), str(x), str(listed), "--group", str(group), "--depth", str(DEPTH),
         "--trace", str(trace),
     ]  # fmt: skip
-    fetching = Trial(ours, command, lambda one: one["bytes"] / one["seconds"], cold=[x])
+    fetching = Trial(ours, command, lambda printed: printed["bytes"] / printed["seconds"], cold=[x])
     replayed = []
     if shutil.which("fio"):
         for name, huge_pages in (("fio", False), ("fio, huge pages", True)):
@@ -91,15 +91,15 @@ def _density(
         mapped.append(Trial(series, gather, _rows, cold=[x], timeout_s=6 * settings.seconds))
 
     by_turns(settings, [fetching, *replayed, *mapped])
-    gathered.values = [one["rows"] / one["seconds"] for one in fetching.runs]
+    gathered.values = [printed["rows"] / printed["seconds"] for printed in fetching.runs]
     result.details[case] = fetching.runs
-    result.series += [ours, gathered, *(one.series for one in (*replayed, *mapped))]
-    for one in replayed:
-        name, least = one.series.program, None if one.huge_pages else 0.9
+    result.series += [ours, gathered, *(trial.series for trial in (*replayed, *mapped))]
+    for trial in replayed:
+        name, least = trial.series.program, None if trial.huge_pages else 0.9
         what = f"{case}: bytes/s over {name}"
         result.compare(what, ("Outercore", case), (name, case), least)
-    for one in mapped:
-        name, rows_case = one.series.program, one.series.case
+    for trial in mapped:
+        name, rows_case = trial.series.program, trial.series.case
         what = f"{case}: rows/s over {name}"
         result.compare(what, ("Outercore", rows_case), (name, rows_case), 1.0)
 
@@ -136,7 +136,7 @@ def _fio(trace: Path, depth: int, huge_pages: bool) -> float:
     """Bytes per second of fio on a log of reads."""
     # fio 3.33 lacks an option for transparent huge pages, but the C library's allocator has one.
     tunables = f"glibc.malloc.hugetlb={int(huge_pages)}"
-    found = subprocess.run(
+    finished = subprocess.run(
         [
             "fio", "--name=planned", f"--read_iolog={trace}", "--ioengine=io_uring", "--direct=1",
             f"--iodepth={depth}", "--output-format=json",
@@ -146,11 +146,11 @@ def _fio(trace: Path, depth: int, huge_pages: bool) -> float:
         text=True,
         env={**os.environ, "GLIBC_TUNABLES": tunables},
     )  # fmt: skip
-    read = json.loads(found.stdout[found.stdout.index("{") :])["jobs"][0]["read"]
+    read = json.loads(finished.stdout[finished.stdout.index("{") :])["jobs"][0]["read"]
     # `runtime` is in whole milliseconds, too coarse for the sparse cases, and includes reading the
     # log. The bandwidth that fio reports uses the same clock.
     return read["io_bytes"] * 1000 / max(read["runtime"], 1)
 
 
 def _rows(printed: dict) -> float:
-    return statistics.median(one["rows"] / one["seconds"] for one in printed["epochs"])
+    return statistics.median(epoch["rows"] / epoch["seconds"] for epoch in printed["epochs"])

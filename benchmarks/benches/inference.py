@@ -60,7 +60,9 @@ def run(settings: Settings) -> Result:
                 result.series.append(trial.series)
                 if trial.series.program == "memory":
                     computing = Series("computing", model, "nodes/s")
-                    computing.values = [one["nodes"] / one["compute_s"] for one in trial.runs]
+                    computing.values = [
+                        printed["nodes"] / printed["compute_s"] for printed in trial.runs
+                    ]
                     result.series.append(computing)
             _passes(result, model, trials, work)
             result.compare(f"{model}: all in memory", ("all", model), ("memory", model), 1 / 1.1)
@@ -94,17 +96,17 @@ def _passes(result: Result, model: str, trials: list[Trial], work: Workload) -> 
     """Bytes moved, divided by the bytes of the features."""
     features = work.nodes * work.width * 4
     for trial in trials:
-        for one in trial.runs[:1]:
+        for printed in trial.runs[:1]:
             name = f"{model}, {trial.series.program}: passes"
-            if "moved" in one:
-                moved = one["moved"]
+            if "moved" in printed:
+                moved = printed["moved"]
                 result.details[name] = {
                     what: moved[what] / features
                     for what in ("features_read", "scratch_read", "scratch_written")
                 }
-            if one.get("reads"):
+            if printed.get("reads"):
                 # The first layer may be incomplete.
-                first = one["reads"][0]
+                first = printed["reads"][0]
                 result.details[name] = first["bytes"] / (first["nodes"] * work.width * 4)
 
 

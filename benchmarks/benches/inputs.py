@@ -115,13 +115,13 @@ def interpreter_bytes(settings: Settings) -> int:
     Afterwards their files are in the page cache, so that measured programs are not charged for
     them.
     """
-    kept = settings.work / "interpreter-warm.json"
+    measured = settings.work / "interpreter-warm.json"
     program = "import torch, torch_geometric.data, torch_geometric.nn.models"
-    if not kept.exists():
-        kept.write_text(json.dumps(import_bytes(sys.executable, program)))
+    if not measured.exists():
+        measured.write_text(json.dumps(import_bytes(sys.executable, program)))
     else:
         _cache_files(sys.executable, program)
-    return int(json.loads(kept.read_text()))
+    return int(json.loads(measured.read_text()))
 
 
 def import_bytes(interpreter: str | Path, program: str, *, files: bool = False) -> int:

@@ -75,24 +75,24 @@ def _compare(result: Result, served: int8_sets.Served) -> None:
     # With few test graphs, a single graph is more than the allowed loss.
     if len(served.test) < FEW and len(served.labels) <= MOST_ASKED:
         parts["all"] = np.arange(len(served.labels))
-    found, loss = {}, None
+    answers, loss = {}, None
     for precision in PRECISIONS:
-        found[precision], loss = _answered(served, precision, parts)
+        answers[precision], loss = _answered(served, precision, parts)
     for part, ids in parts.items():
-        one, other = (found[precision][part] for precision in PRECISIONS)
-        points = 100 * (one.score - other.score)
+        exact, rounded = (answers[precision][part] for precision in PRECISIONS)
+        points = 100 * (exact.score - rounded.score)
         note = f"{served.metric}, {served.inputs}, {len(ids):,} asked"
         if served.metric == "rmse":
-            points = 100 * (other.score / one.score - 1)
+            points = 100 * (rounded.score / exact.score - 1)
         else:
-            changed = 100 * np.mean(one.predictions != other.predictions)
+            changed = 100 * np.mean(exact.predictions != rounded.predictions)
             note += f", {changed:.2f} % of the predictions changed"
         case = f"{served.name}, {part}"
-        for precision, answered in (("float32", one), ("int8", other)):
+        for precision, answered in (("float32", exact), ("int8", rounded)):
             result.series.append(Series(precision, case, served.metric, [answered.score]))
         note += f", at the start {loss:+.3f}"
         result.series.append(Series("int8", f"{case}, points", "points", [points], note))
-        say(f"{case}: {one.score:.4f}, {other.score:.4f}, {points:+.3f} points; {note}")
+        say(f"{case}: {exact.score:.4f}, {rounded.score:.4f}, {points:+.3f} points; {note}")
         if points > MOST:
             say(f"{case} LOSES MORE THAN {MOST} POINTS")
 
@@ -124,9 +124,9 @@ def _asked(client: oc.Client, served: int8_sets.Served, ids: np.ndarray, togethe
     metric = build_metric(served.metric)
     predictions = []
     for first in range(0, len(ids), together):
-        asked = ids[first : first + together]
-        answer = client.predict(asked)
-        metric.update(*_scored(answer, served.labels[asked]))
+        part = ids[first : first + together]
+        answer = client.predict(part)
+        metric.update(*_scored(answer, served.labels[part]))
         predictions.append(answer.prediction)
     score = metric.value()
     assert score is not None
@@ -188,10 +188,10 @@ def _counted(server: Server) -> dict[str, float]:
     """Counters of feature reads."""
     with urlopen(server.url + "/metrics", timeout=60) as answer:
         text = answer.read().decode()
-    found = {"reads": 0.0, "read_bytes": 0.0, "read_useful_bytes": 0.0}
+    counters = {"reads": 0.0, "read_bytes": 0.0, "read_useful_bytes": 0.0}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             name = sample.name.removeprefix("outercore_").removesuffix("_total")
-            if name in found and sample.labels.get("array") == "features":
-                found[name] = sample.value
-    return found
+            if name in counters and sample.labels.get("array") == "features":
+                counters[name] = sample.value
+    return counters

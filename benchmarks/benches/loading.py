@@ -71,7 +71,7 @@ def run(settings: Settings) -> Result:
     runs = repeated(
         cold_epoch, settings, command, _rows, memory=limit, cold=[*cold, ours], timeout_s=timeout
     )
-    warm_epoch.values = [_rows(one, epoch=-1) for one in runs]
+    warm_epoch.values = [_rows(printed, epoch=-1) for printed in runs]
     result.details["outercore"] = runs
     result.series += [cold_epoch, warm_epoch]
 
@@ -85,5 +85,5 @@ def run(settings: Settings) -> Result:
 
 
 def _rows(printed: dict, epoch: int = 0) -> float:
-    one = printed["epochs"][epoch]
-    return one["rows"] / one["seconds"]
+    timed = printed["epochs"][epoch]
+    return timed["rows"] / timed["seconds"]

@@ -79,10 +79,10 @@ def run(settings: Settings) -> Result:
                 "rows_per_batch": float(np.mean([len(rows) for rows in trace.batches])),
             }
             rankings = traces.rankings(trace)
-            found = _simulated(program, trace, rankings["visits"], Path(scratch))
-            _note(result, case, found)
-            panels["size"].append(_by_size(case, found))
-            panels["depth"].append(_by_depth(case, found))
+            missed = _simulated(program, trace, rankings["visits"], Path(scratch))
+            _note(result, case, missed)
+            panels["size"].append(_by_size(case, missed))
+            panels["depth"].append(_by_depth(case, missed))
             panels["static"].append(_by_static_size(result, case, trace, rankings))
     panels["loader"] = _by_budget(result, settings)
     for name, drawn in panels.items():
@@ -92,9 +92,9 @@ def run(settings: Settings) -> Result:
 
 def _traces(settings: Settings) -> Iterator[tuple[str, Trace]]:
     batches = 96 if settings.quick else BATCHES
-    one = traces.recorded(settings, RMAT, batches)
-    yield RMAT, one
-    small = max(one.batch_size // 16, 1)
+    trace = traces.recorded(settings, RMAT, batches)
+    yield RMAT, trace
+    small = max(trace.batch_size // 16, 1)
     yield f"{RMAT}, small batches", traces.recorded(settings, RMAT, batches, small)
     for name in traces.REAL if not settings.quick else ("cora",):
         try:
@@ -107,44 +107,46 @@ def _simulated(program: Path, trace: Trace, visits: Heat, scratch: Path) -> dict
     """The results of each policy, by the share of the rows that fit in the cache."""
     path, heat = traces.write(trace.batches, scratch / "trace.u64"), scratch / "heat.f32"
     visits.astype("<f4").tofile(heat)
-    found = {}
+    missed = {}
     for share in CAPACITIES:
         policies = POLICIES + (SHALLOW if share in DRAWN_SHARES else ())
         command = [str(program), str(path), str(int(trace.nodes * share)), str(heat), *policies]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
-        found[share] = {one["policy"]: _Missed(one["distinct"], one["misses"]) for one in lines}
-    return found
+        missed[share] = {
+            line["policy"]: _Missed(line["distinct"], line["misses"]) for line in lines
+        }
+    return missed
 
 
-def _note(result: Result, case: str, found: dict[float, Found]) -> None:
+def _note(result: Result, case: str, by_share: dict[float, Found]) -> None:
     """Records misses, and the ratios of Belady's misses to each policy's, with their targets."""
-    for share, missed in found.items():
+    for share, missed in by_share.items():
         where = f"{case}, {share:.0%}"
-        for name, one in missed.items():
-            note = f"hit ratio {one.hits:.3f}"
-            result.series.append(Series(name, where, "misses", [one.misses], note))
+        for name, counts in missed.items():
+            note = f"hit ratio {counts.hits:.3f}"
+            result.series.append(Series(name, where, "misses", [counts.misses], note))
         for name in missed:
             least = 1 / WANTED if name in ("window-64", "heated-64") else None
             result.compare(f"{where}: Belady over {name}", ("belady", where), (name, where), least)
 
 
-def _by_size(case: str, found: dict[float, Found]) -> svg.Panel:
+def _by_size(case: str, by_share: dict[float, Found]) -> svg.Panel:
     """Hit ratios by the size of the cache (GIDS figure 12)."""
     lines = {
-        name: [(100 * share, missed[name].hits) for share, missed in found.items()]
+        name: [(100 * share, missed[name].hits) for share, missed in by_share.items()]
         for name in DRAWN
     }
     return svg.Panel(case, "rows cached, %", "hit ratio", lines)
 
 
-def _by_depth(case: str, found: dict[float, Found]) -> svg.Panel:
+def _by_depth(case: str, by_share: dict[float, Found]) -> svg.Panel:
     """Misses divided by Belady's, by the number of announced batches (GIDS figure 11)."""
     lines = {}
     for share in DRAWN_SHARES:
-        least = found[share]["belady"].misses
+        least = by_share[share]["belady"].misses
         for name in ("window", "heated"):
-            ratios = [found[share][f"{name}-{depth}"].misses / least for depth in DEPTHS]
+            ratios = [by_share[share][f"{name}-{depth}"].misses / least for depth in DEPTHS]
             lines[f"{name}, {share:.0%} of rows"] = list(zip(DEPTHS, ratios, strict=True))
     return svg.Panel(case, "batches known ahead", "misses over Belady's", lines, least=1.0)
 

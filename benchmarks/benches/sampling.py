@@ -138,16 +138,16 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
             beside = "wide" if case == "wide" else "limited"
             for which, least in (("", 10), (", first", None)):
                 pair = ("Outercore", beside + which), (name, case + which)
-                what = " / ".join(" ".join(one) for one in pair)
+                what = " / ".join(" ".join(words) for words in pair)
                 result.compare(what, *pair, least)
     if not swaps:
         say("no swap file could be made: peers that do not fit are killed")
 
 
 def _edges(printed: dict) -> float:
-    return statistics.median(one["edges"] / one["seconds"] for one in printed["epochs"])
+    return statistics.median(epoch["edges"] / epoch["seconds"] for epoch in printed["epochs"])
 
 
 def _all_edges(printed: dict) -> float:
     epochs = printed["epochs"]
-    return sum(one["edges"] for one in epochs) / sum(one["seconds"] for one in epochs)
+    return sum(epoch["edges"] for epoch in epochs) / sum(epoch["seconds"] for epoch in epochs)

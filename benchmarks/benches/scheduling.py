@@ -70,15 +70,15 @@ def run(settings: Settings) -> Result:
     # Fails now if the load generator is missing, before a server starts.
     load_command(settings, "", "", 1, 1, 1)
     reorganised = _reorganised(settings, inputs)
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in SETTINGS}
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in SETTINGS}
     for turn in range(settings.repeats):
         for name, setting in SETTINGS.items():
             graph = reorganised if setting.reorganised else inputs.graph
-            found[name].append(_measure(settings, inputs, graph, setting))
-            say(f"{name} turn {turn + 1}: {found[name][-1]}")
-    for name, turns in found.items():
+            measured[name].append(_measure(settings, inputs, graph, setting))
+            say(f"{name} turn {turn + 1}: {measured[name][-1]}")
+    for name, turns in measured.items():
         for unit in turns[0]:
-            result.series.append(Series(name, unit, unit, [one[unit] for one in turns]))
+            result.series.append(Series(name, unit, unit, [turn[unit] for turn in turns]))
     for name in SETTINGS:
         result.compare(f"{name} over N", (name, "requests/s"), ("N", "requests/s"))
     _plot(result, HERE / "results" / "scheduling.html")
@@ -127,21 +127,23 @@ def _counts(running: Running) -> dict[str, float]:
     """Counters of the server; counters of an array have its name in braces."""
     with urlopen(f"http://{running.address}/metrics") as answer:
         text = answer.read().decode()
-    found = {}
+    counters = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             array = sample.labels.get("array")
-            found[sample.name + (f"{{{array}}}" if array else "")] = sample.value
-    found.setdefault("outercore_reads_total{features}", 0.0)
-    found.setdefault("outercore_read_bytes_total{features}", 0.0)
-    return found
+            counters[sample.name + (f"{{{array}}}" if array else "")] = sample.value
+    counters.setdefault("outercore_reads_total{features}", 0.0)
+    counters.setdefault("outercore_read_bytes_total{features}", 0.0)
+    return counters
 
 
 def _plot(result: Result, path: Path) -> None:
     """Plots the throughput of every setting relative to N, on a separate page."""
     base = result.median("N", "requests/s")
     ratios = [(result.median(name, "requests/s") or 0.0) / base for name in SETTINGS]
-    figure = go.Figure(go.Bar(x=list(SETTINGS), y=ratios, text=[f"{one:.2f}" for one in ratios]))
+    figure = go.Figure(
+        go.Bar(x=list(SETTINGS), y=ratios, text=[f"{ratio:.2f}" for ratio in ratios])
+    )
     figure.update_layout(title="Requests a second over N", yaxis_title="ratio")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.write_html(path)

@@ -55,8 +55,8 @@ class Running:
         """Probabilities of a node."""
         ids = {"name": "node_ids", "datatype": "INT64", "shape": [1], "data": [node]}
         answer = self.ask(f"/v2/models/{self.model}/infer", {"inputs": [ids]})
-        found = {one["name"]: one["data"] for one in answer["outputs"]}
-        return found["probability"]
+        outputs = {output["name"]: output["data"] for output in answer["outputs"]}
+        return outputs["probability"]
 
 
 @contextlib.contextmanager
@@ -118,13 +118,13 @@ def load_command(
 
 def read_load(text: str) -> Load:
     """The results in the output of the load generator."""
-    found = json.loads(text.splitlines()[-1])
-    nothing = found["answered"] == 0
+    printed = json.loads(text.splitlines()[-1])
+    nothing = printed["answered"] == 0
     return Load(
-        per_second=found["per_second"],
-        p50_ms=float("nan") if nothing else found["p50_ms"],
-        p99_ms=float("nan") if nothing else found["p99_ms"],
-        statuses=found["statuses"],
+        per_second=printed["per_second"],
+        p50_ms=float("nan") if nothing else printed["p50_ms"],
+        p99_ms=float("nan") if nothing else printed["p99_ms"],
+        statuses=printed["statuses"],
     )
 
 

@@ -106,15 +106,15 @@ def run(settings: Settings) -> Result:
     for turn in range(settings.repeats):
         for name, start in programs.items():
             try:
-                found = _measure(settings, inputs, start)
+                turn_result = _measure(settings, inputs, start)
             except RuntimeError as failure:
                 say(f"{name} turn {turn + 1} failed: {failure}")
                 continue
-            turns[name].append(found)
-            say(f"{name} turn {turn + 1}: {found}")
-    for name, found in turns.items():
-        _add(result, name, found)
-    result.details["turns"] = {name: [asdict(one) for one in got] for name, got in turns.items()}
+            turns[name].append(turn_result)
+            say(f"{name} turn {turn + 1}: {turn_result}")
+    for name, measured in turns.items():
+        _add(result, name, measured)
+    result.details["turns"] = {name: [asdict(turn) for turn in got] for name, got in turns.items()}
     _live(result, settings, inputs)
     for case, ours_first in (
         ("saturated, requests", True),
@@ -218,20 +218,20 @@ def _measure(
 
 def _add(result: Result, name: str, turns: list[Turn]) -> None:
     """Adds the series of a program."""
-    overloads = [one.overload for one in turns if one.overload is not None]
+    overloads = [turn.overload for turn in turns if turn.overload is not None]
     for case, unit, values in (
-        ("cold, p50", "ms", [one.cold.p50_ms for one in turns]),
-        ("cold, p99", "ms", [one.cold.p99_ms for one in turns]),
-        ("saturated, requests", "requests/s", [one.saturated.per_second for one in turns]),
-        ("saturated, p50", "ms", [one.saturated.p50_ms for one in turns]),
-        ("saturated, p99", "ms", [one.saturated.p99_ms for one in turns]),
-        ("saturated, server", "CPU-ms/request", [one.cpu_ms for one in turns]),
-        ("overload, sent", "requests/s", [_sent(one) for one in overloads]),
-        ("overload, answered", "requests/s", [one.per_second for one in overloads]),
-        ("overload, p99 of answered", "ms", [one.p99_ms for one in overloads]),
-        ("overload, refused", "share", [one.refused for one in overloads]),
+        ("cold, p50", "ms", [turn.cold.p50_ms for turn in turns]),
+        ("cold, p99", "ms", [turn.cold.p99_ms for turn in turns]),
+        ("saturated, requests", "requests/s", [turn.saturated.per_second for turn in turns]),
+        ("saturated, p50", "ms", [turn.saturated.p50_ms for turn in turns]),
+        ("saturated, p99", "ms", [turn.saturated.p99_ms for turn in turns]),
+        ("saturated, server", "CPU-ms/request", [turn.cpu_ms for turn in turns]),
+        ("overload, sent", "requests/s", [_sent(turn) for turn in overloads]),
+        ("overload, answered", "requests/s", [turn.per_second for turn in overloads]),
+        ("overload, p99 of answered", "ms", [turn.p99_ms for turn in overloads]),
+        ("overload, refused", "share", [turn.refused for turn in overloads]),
     ):
-        note = ", ".join(sorted({one.enforced for one in turns}))
+        note = ", ".join(sorted({turn.enforced for turn in turns}))
         if case == "overload, refused" and overloads:
             note = f"last turn by status: {overloads[-1].statuses}"
         result.series.append(Series(name, case, unit, values, note))
@@ -265,12 +265,12 @@ def _live(result: Result, settings: Settings, inputs: Inputs) -> None:
             alone.note = beside.note = str(failure)[-160:]
             say(f"updates failed: {failure}")
             break
-        for series, one in (
+        for series, seen in (
             (alone, updates), (beside, both), (asked, queries), (meanwhile, others)
         ):  # fmt: skip
-            series.values.append(one.per_second)
-            series.note = f"p50 {one.p50_ms:.3g} ms, p99 {one.p99_ms:.3g} ms, {one.statuses}"
-            say(f"{series.case}: {one.per_second:.0f}, {series.note}")
+            series.values.append(seen.per_second)
+            series.note = f"p50 {seen.p50_ms:.3g} ms, p99 {seen.p99_ms:.3g} ms, {seen.statuses}"
+            say(f"{series.case}: {seen.per_second:.0f}, {series.note}")
     shutil.rmtree(copy, ignore_errors=True)
 
 
@@ -289,11 +289,11 @@ def _agree(inputs: Inputs, programs: dict[str, partial]) -> float:
             chosen.append(int(node))
         if len(chosen) == SAME_NODES:
             break
-    found = []
+    answers = []
     for start in programs.values():
         with start() as running:
-            found.append(np.array([running.predict(node) for node in chosen]))
-    difference = float(np.abs(found[0] - found[1]).max())
+            answers.append(np.array([running.predict(node) for node in chosen]))
+    difference = float(np.abs(answers[0] - answers[1]).max())
     if difference > 1e-4:
         raise RuntimeError(f"the programs answer differently, by up to {difference}")
     say(f"largest difference of probabilities over {len(chosen)} nodes: {difference:.2g}")

@@ -88,19 +88,19 @@ class Peer:
 
     def rates(self, root: Path, batch: int) -> list[Rate]:
         """As `System`."""
-        found = []
+        rates = []
         for threads in THREADS if self.writers > 1 else (1,):
             shutil.rmtree(root, ignore_errors=True)
             call = self._call(
                 "rate", root, "--threads", threads, "--batch", batch, "--seconds", seconds(self)
             )
             try:
-                one = run_limited(call, timeout_s=4 * seconds(self) + LEAST_S).last_json()
+                printed = run_limited(call, timeout_s=4 * seconds(self) + LEAST_S).last_json()
             except RuntimeError as failure:
                 say(f"{self.name} {self.setting}, {threads} threads: {failure}")
                 continue
-            found.append(Rate(threads, one["per_second"], one["p50_ms"], one["p99_ms"]))
-        return found
+            rates.append(Rate(threads, printed["per_second"], printed["p50_ms"], printed["p99_ms"]))
+        return rates
 
     @contextlib.contextmanager
     def written(self, root: Path, first: int) -> Iterator[Writer]:
@@ -158,18 +158,18 @@ class Ours:
         """As `System`."""
         if batch == 1 and not self.settings.load.exists():
             raise UnavailableError(f"no load generator at {self.settings.load}")
-        found = []
+        rates = []
         for clients in (CLIENTS,) if batch == 1 else THREADS:
             shutil.rmtree(root, ignore_errors=True)
             with self._served(root) as running:
                 if batch == 1:
-                    one = load(self.settings, running, "updates", clients, seconds(self), NODES)
-                    if set(one.statuses) != {"200"}:
-                        say(f"outercore: answers by status: {one.statuses}")
-                    found.append(Rate(clients, one.per_second, one.p50_ms, one.p99_ms))
+                    results = load(self.settings, running, "updates", clients, seconds(self), NODES)
+                    if set(results.statuses) != {"200"}:
+                        say(f"outercore: answers by status: {results.statuses}")
+                    rates.append(Rate(clients, results.per_second, results.p50_ms, results.p99_ms))
                 else:
-                    found.append(_post_batches(running, clients, batch, seconds(self)))
-        return found
+                    rates.append(_post_batches(running, clients, batch, seconds(self)))
+        return rates
 
     @contextlib.contextmanager
     def written(self, root: Path, first: int) -> Iterator[Writer]:
@@ -303,6 +303,6 @@ def _post_batches(running: Running, clients: int, batch: int, duration: float) -
     took = time.perf_counter() - begun
     if refused:
         say(f"outercore: {refused} batches were refused")
-    found = np.array([one for part in times for one in part]) * 1e3
-    p50, p99 = np.quantile(found, (0.5, 0.99)) if len(found) else (float("nan"),) * 2
-    return Rate(clients, len(found) * batch / took, float(p50), float(p99))
+    latencies = np.array([seconds_each for part in times for seconds_each in part]) * 1e3
+    p50, p99 = np.quantile(latencies, (0.5, 0.99)) if len(latencies) else (float("nan"),) * 2
+    return Rate(clients, len(latencies) * batch / took, float(p50), float(p99))

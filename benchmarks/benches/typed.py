@@ -78,4 +78,4 @@ def _graph(settings: Settings) -> Path:
 
 
 def _edges(printed: dict) -> float:
-    return statistics.median(one["edges"] / one["seconds"] for one in printed["epochs"])
+    return statistics.median(epoch["edges"] / epoch["seconds"] for epoch in printed["epochs"])

@@ -52,7 +52,7 @@ class Case:
 
     def middle(self) -> Rate:
         """The best run of the median turn."""
-        best = sorted((_best(rates) for rates in self.turns), key=lambda one: one.per_second)
+        best = sorted((_best(rates) for rates in self.turns), key=lambda rate: rate.per_second)
         return best[(len(best) - 1) // 2]
 
 
@@ -73,7 +73,7 @@ def run(settings: Settings) -> Result:
     for case in cases:
         result.series.append(case.series)
         result.details[f"{case.system.name} {case.series.case}"] = [
-            [asdict(one) for one in rates] for rates in case.turns
+            [asdict(rate) for rate in rates] for rates in case.turns
         ]
     result.details["table"] = _table(cases)
     say(_table(cases))
@@ -104,7 +104,7 @@ def sync_rate(path: Path, at: int | None, seconds: float = 2.0) -> float:
 
 
 def _best(rates: list[Rate]) -> Rate:
-    return max(rates, key=lambda one: one.per_second)
+    return max(rates, key=lambda rate: rate.per_second)
 
 
 def _told(rate: Rate) -> str:

@@ -50,9 +50,9 @@ def _both(bench: Bench, name: str, options: dict[str, Any]) -> None:
         bench.keep(f"{name}, {device}", _figures(record))
         if window is not None:
             bench.keep(f"step, {name}, {device}", window.found)
-    found = {device: _mrr(record) for device, record in records.items()}
-    apart = abs(found["cpu"] - found[bench.device])
-    bench.check(f"embedding, {name}: MRR as on the CPU", apart <= WITHIN, found)
+    scores = {device: _mrr(record) for device, record in records.items()}
+    apart = abs(scores["cpu"] - scores[bench.device])
+    bench.check(f"embedding, {name}: MRR as on the CPU", apart <= WITHIN, scores)
 
 
 def _embed(bench: Bench, device: str, options: dict[str, Any], window: Window | None) -> Any:
@@ -85,5 +85,5 @@ def _figures(record: Any) -> dict[str, Any]:
 
 def _mrr(record: Any) -> float:
     """Filtered MRR of the test triples."""
-    found = [one for one in record["result"]["metrics"] if one["part"] == "test"]
-    return float(found[0]["mrr"])
+    metrics = [metric for metric in record["result"]["metrics"] if metric["part"] == "test"]
+    return float(metrics[0]["mrr"])

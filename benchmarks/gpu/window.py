@@ -46,7 +46,7 @@ class Window(Observer):
                 schedule=torch.profiler.schedule(
                     wait=0, warmup=_WARM_UP, active=self._steps, repeat=1
                 ),
-                on_trace_ready=lambda one: one.export_chrome_trace(str(self._trace)),
+                on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(self._trace)),
             )
             self._profiler.start()
         elif self._first < self._count <= end:

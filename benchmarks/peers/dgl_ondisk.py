@@ -35,14 +35,14 @@ def main() -> None:
         dataset.tasks[0].train_set, batch_size=options.batch_size, shuffle=True, drop_last=False
     )
     # GraphBolt's fan-outs start at the input layer; the option starts at the seeds.
-    fanouts = [int(one) for one in options.fanout.split(",")][::-1]
+    fanouts = [int(word) for word in options.fanout.split(",")][::-1]
     pipe = items.sample_neighbor(dataset.graph, fanouts, deduplicate=True)
     if options.features:
         pipe = pipe.fetch_feature(dataset.feature, node_feature_keys=["x"])
     loader = gb.DataLoader(pipe, num_workers=0)
 
     epochs = []
-    while len(epochs) < options.epochs or sum(one["seconds"] for one in epochs) < options.least:
+    while len(epochs) < options.epochs or sum(epoch["seconds"] for epoch in epochs) < options.least:
         counts = {"batches": 0, "seeds": 0, "rows": 0, "edges": 0}
         started = time.perf_counter()
         for batch in loader:

@@ -27,7 +27,7 @@ def main() -> None:
     begun = time.perf_counter()
     graph = igraph.Graph(n=int(pairs.max()) + 1, edges=pairs, directed=False)
     del pairs
-    found: dict[str, object] = {"build_s": time.perf_counter() - begun}
+    result: dict[str, object] = {"build_s": time.perf_counter() - begun}
     for name, run in (
         ("bfs", lambda: graph.distances(source=[options.source])),
         ("wcc", graph.connected_components),
@@ -38,9 +38,9 @@ def main() -> None:
             begun = time.perf_counter()
             run()
             seconds.append(time.perf_counter() - begun)
-        found[name] = seconds
-    found["peak_resident"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps(found))
+        result[name] = seconds
+    result["peak_resident"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

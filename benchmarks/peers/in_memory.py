@@ -89,9 +89,9 @@ def main() -> None:
 
     def timed(what: str, work: Callable[[], object]) -> object:
         begun = time.perf_counter()
-        found = work()
+        result = work()
         print(json.dumps({what: time.perf_counter() - begun}), flush=True)
-        return found
+        return result
 
     algorithm = timed("build_s", lambda: libraries[options.library](options))
     timed("first_s", algorithm)

@@ -132,8 +132,8 @@ def write_input(triples: Path, work: Path, partitions: int) -> int:
 
     dealt = np.random.default_rng(0).permutation(entities)
     part, place = dealt % partitions, dealt // partitions
-    for one in range(partitions):
-        counts.save_count("all", one, int((part == one).sum()))
+    for partition in range(partitions):
+        counts.save_count("all", partition, int((part == partition).sum()))
     heads, tails = part[train[:, 0]], part[train[:, 2]]
     for source in range(partitions):
         for target in range(partitions):

@@ -108,7 +108,7 @@ class Predictor:
         self._convs = []
         for layer in range(2):
             prefix = f"gnn.convs.{layer}."
-            part = {key[len(prefix) :]: one for key, one in weights.items() if prefix in key}
+            part = {key[len(prefix) :]: weight for key, weight in weights.items() if prefix in key}
             width, inputs = part["lin_l.weight"].shape
             conv = SAGEConv(inputs, width)
             conv.load_state_dict(part)
@@ -143,8 +143,8 @@ def application(options: argparse.Namespace) -> FastAPI:
             raise HTTPException(404, f"no model {name}")
         body = await request.json()
         try:
-            (ids,) = (one for one in body["inputs"] if one["name"] == "node_ids")
-            found = predictor.predict(np.array(ids["data"], np.int64))
+            (ids,) = (tensor for tensor in body["inputs"] if tensor["name"] == "node_ids")
+            probabilities = predictor.predict(np.array(ids["data"], np.int64))
         except (KeyError, ValueError) as failure:
             raise HTTPException(400, str(failure)) from failure
         answer: dict[str, Any] = {
@@ -153,14 +153,14 @@ def application(options: argparse.Namespace) -> FastAPI:
                 {
                     "name": "prediction",
                     "datatype": "INT64",
-                    "shape": [len(found)],
-                    "data": found.argmax(axis=1).tolist(),
+                    "shape": [len(probabilities)],
+                    "data": probabilities.argmax(axis=1).tolist(),
                 },
                 {
                     "name": "probability",
                     "datatype": "FP32",
-                    "shape": list(found.shape),
-                    "data": found.ravel().tolist(),
+                    "shape": list(probabilities.shape),
+                    "data": probabilities.ravel().tolist(),
                 },
             ],
         }
@@ -186,19 +186,19 @@ def main() -> None:
     sockets = []
     for _ in range(options.workers):
         # A socket per worker on the same port: the kernel distributes the connections evenly.
-        one = socket.socket()
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        one.bind(("127.0.0.1", sockets[0].getsockname()[1] if sockets else 0))
-        one.listen(1024)
-        sockets.append(one)
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(("127.0.0.1", sockets[0].getsockname()[1] if sockets else 0))
+        bound.listen(1024)
+        sockets.append(bound)
     fork = multiprocessing.get_context("fork")
-    workers = [fork.Process(target=work, args=(options, one)) for one in sockets]
+    workers = [fork.Process(target=work, args=(options, bound)) for bound in sockets]
     for worker in workers:
         worker.start()
     # Only the workers accept connections.
     address = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
-    for one in sockets:
-        one.close()
+    for bound in sockets:
+        bound.close()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         for _ in range(8 * len(workers)):

@@ -70,11 +70,11 @@ class Ladybug:
 
     def edges(self) -> list[Pair]:
         rows = self._run("MATCH (a:N)-[:E]->(b:N) RETURN a.id, b.id")
-        found = []
+        pairs = []
         while rows.has_next():
             source, target = rows.get_next()
-            found.append((source, target))
-        return found
+            pairs.append((source, target))
+        return pairs
 
     def _run(self, query: str, values: dict[str, Any] | None = None) -> Any:
         if not hasattr(self._local, "connection"):
@@ -90,8 +90,8 @@ class OverGraph:
 
         self._store = Store.open(str(root / "overgraph"), wal_sync_mode=setting)
         keys = [{"labels": ["N"], "key": str(node)} for node in range(NODES)]
-        found = self._store.get_nodes_by_keys(keys) if (root / "ready").exists() else []
-        self._ids = [one.id for one in found if one is not None]
+        nodes = self._store.get_nodes_by_keys(keys) if (root / "ready").exists() else []
+        self._ids = [node.id for node in nodes if node is not None]
 
     def make_nodes(self) -> None:
         nodes = [{"labels": ["N"], "key": str(node)} for node in range(NODES)]
@@ -131,8 +131,8 @@ class Grafeo:
         self._ids = {}
         if (root / "ready").exists():
             for node in self._store.get_nodes_by_label("N"):
-                key, found = _grafeo_node(node)
-                self._ids[key] = found
+                key, node_id = _grafeo_node(node)
+                self._ids[key] = node_id
 
     def make_nodes(self) -> None:
         self._ids = {key: self._store.create_node(["N"], {"k": key}).id for key in range(NODES)}
@@ -210,15 +210,15 @@ def rate(store: Any, threads: int, batch: int, seconds: float) -> dict[str, Any]
 
     in_threads(threads, work)
     took = time.perf_counter() - warm
-    found = sorted(one for part in times for one in part)
-    if not found:
+    latencies = sorted(latency for part in times for latency in part)
+    if not latencies:
         raise RuntimeError(f"not one call ended within {seconds} s")
     return {
         "threads": threads,
         "batch": batch,
-        "per_second": len(found) * batch / took,
-        "p50_ms": found[(len(found) - 1) // 2] * 1e3,
-        "p99_ms": found[int((len(found) - 1) * 0.99)] * 1e3,
+        "per_second": len(latencies) * batch / took,
+        "p50_ms": latencies[(len(latencies) - 1) // 2] * 1e3,
+        "p99_ms": latencies[int((len(latencies) - 1) * 0.99)] * 1e3,
     }
 
 

@@ -34,7 +34,7 @@ def main() -> None:
         np.empty((nodes, 0), np.float32),
         np.empty(nodes, np.int8),
         seeds,
-        [int(one) for one in options.fanout.split(",")],
+        [int(word) for word in options.fanout.split(",")],
         options.batch_size,
     )
     rng = np.random.default_rng(0)

@@ -31,7 +31,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
 
     graph = oc.open(options.dataset)
-    fanout = [int(one) for one in options.fanout.split(",")]
+    fanout = [int(word) for word in options.fanout.split(",")]
     loader = oc.NeighborLoader(
         graph,
         num_neighbors=fanout,

@@ -60,16 +60,16 @@ def outercore(options, graph, model, degrees):
         device=torch.device("cpu"), observer=Observer(), stop=StopRequest(),
     )  # fmt: skip
     exact.plan(parse_size(options.memory))
-    done, kept = 0, []
+    done, outputs = 0, []
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         for some, logits in exact.outputs(Path(scratch)):
             done += len(some)
             if done <= CHECKED + 4096:
-                kept.append(logits.numpy().copy())
+                outputs.append(logits.numpy().copy())
     moved = vars(exact.moved)
     moved["in_memory"] = [plan.in_memory for plan in exact._plans]
     moved["parts"] = [len(plan.parts["node"]) for plan in exact._plans]
-    return {"nodes": done, "moved": moved}, checked(kept)
+    return {"nodes": done, "moved": moved}, checked(outputs)
 
 
 def memory(options, graph, model, degrees):
@@ -158,7 +158,7 @@ def before(options, graph, model, degrees):
         return {"nodes": done / model.layers, "reads": reads}, checked([])
 
 
-PROGRAMS = {one.__name__: one for one in (outercore, memory, memmap, before)}
+PROGRAMS = {program.__name__: program for program in (outercore, memory, memmap, before)}
 
 
 def main() -> None:
@@ -179,12 +179,12 @@ def main() -> None:
     model, degrees = network(options, graph)
     begun, busy = time.perf_counter(), time.process_time()
     with torch.no_grad():
-        found, outputs = PROGRAMS[options.program](options, graph, model, degrees)
-    found["seconds"] = time.perf_counter() - begun
-    found["cpu_s"] = time.process_time() - busy
+        result, outputs = PROGRAMS[options.program](options, graph, model, degrees)
+    result["seconds"] = time.perf_counter() - begun
+    result["cpu_s"] = time.process_time() - busy
     if options.check is not None:
         np.save(options.check, outputs)
-    print(json.dumps({"program": options.program, **found}))
+    print(json.dumps({"program": options.program, **result}))
 
 
 if __name__ == "__main__":

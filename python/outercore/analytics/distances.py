@@ -91,7 +91,7 @@ def sssp(
     Raises:
         InvalidError: ``source`` is not a node, or an empty list; a length is negative, or an
             integer that float64 does not hold exactly.
-        NotFoundError: no edge array has the name ``weights``.
+        NotFoundError: the edge array ``weights`` does not exist.
         BudgetError: the budget is too small; the message says how much memory works.
 
     Example:

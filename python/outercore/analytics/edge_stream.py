@@ -99,7 +99,7 @@ class EdgeStream:
                 ``both`` each arc in both directions. An undirected edge always has both.
 
         Raises:
-            NotFoundError: no edge array has the name ``weights``.
+            NotFoundError: the edge array ``weights`` does not exist.
             BudgetError: the budget is too small; the message says how much memory works.
             CorruptError: a piece of the grid is damaged.
         """

@@ -57,8 +57,7 @@ class Resources(TypedDict, total=False):
     """Share of the edges' bytes to leave to the memory server; by default all that exceed the
     budget."""
     buffering: bool
-    """Whether to read the next edges during the computation; set it to false only in experiments.
-    """
+    """Whether to read ahead during the computation; set it to false only in experiments."""
     profile: str | os.PathLike[str] | None
     """Count the reads of each segment, and write them to this ``.json``."""
     by_profile: str | os.PathLike[str] | None

@@ -35,8 +35,7 @@ _RENAMED: dict[str, tuple[str, ...]] = {
     "writeProperty": ("save",),
     "G": ("graph",),
 }
-"""Options of other libraries, and Outercore's options of the same meaning; a job has one of them.
-"""
+"""Options of other libraries, and Outercore's options of the same meaning; a job has one."""
 
 _ALIKE = "edges count alike"
 _ALL_PATHS = "paths of any length count"

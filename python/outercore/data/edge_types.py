@@ -73,7 +73,7 @@ def edge_type_called(
     by_text = types | {edge_type_key(triple): triple for triple in known}
     if text not in by_text:
         # The text may be only the relation.
-        meant = {triple[1]: text_of for text_of, triple in types.items()} if "," not in text else {}
+        meant = {triple[1]: name for name, triple in types.items()} if "," not in text else {}
         close = closest(text, types) or meant.get(closest(text, meant) or "")
         hint = f"there are {' and '.join(types)}" if close is None else f"did you mean `{close}`?"
         raise NotFoundError(f"{where}: there is no edge type `{text}`\nhint: {hint}")
