@@ -26,7 +26,6 @@ from outercore.base.other_libraries import FUNCTIONS
 from outercore.base.plan_display import RunPlan
 from outercore.data.graph import Graph, Source
 from outercore.data.node_numbers import NodeNumbers
-from outercore.data.outputs import node_frame
 from outercore.errors import InternalError, InvalidError
 
 Algorithm = Callable[..., NDArray[Any]]
@@ -88,6 +87,9 @@ class Run(Shown):
         >>> oc.run("degrees", tiny_dataset).to_pandas().columns.tolist()
         ['id', 'value']
         """
+        # Imports PyArrow, which takes longer than a small run.
+        from outercore.data.outputs import node_frame
+
         if self.data_set is None:
             raise InternalError("a run without its data set")
         graph = Graph(self.data_set)
