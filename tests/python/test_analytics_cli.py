@@ -13,7 +13,8 @@ import pytest
 import naive
 import outercore as oc
 from outercore.analytics import ALGORITHMS
-from outercore.cli.run_largest import largest
+from outercore.base.sizes import parse_size
+from outercore.cli.run_ import largest
 
 VERBS = [["run", name.replace("_", "-")] for name in ALGORITHMS]
 SOURCE = {"bfs": ["--source", "3"], "sssp": ["--source", "3"]}
@@ -93,7 +94,7 @@ def test_every_algorithm_says_the_least_memory_that_works(
     assert code == 1
     assert "the least that works is" in said
     assert "hint: `outercore run " in said
-    least = oc.config.sizes.parse_size(said.split("works is ")[1].split("\n")[0])
+    least = parse_size(said.split("works is ")[1].split("\n")[0])
     code, _, again = outcome(*command, "--memory", "1KiB", "--plan")
     assert (code, again.splitlines()[0]) == (1, said.splitlines()[0])
     code, planned, _ = outcome(*command, "--plan")

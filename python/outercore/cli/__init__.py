@@ -285,7 +285,7 @@ def _usage(error: Any) -> int:
     context = getattr(error, "ctx", None)
     hint = f"\nhint: see `{context.command_path} --help`" if context else ""
     if context and (option := getattr(error, "option_name", None)):
-        from outercore.cli.config_options import hint_for
+        from outercore.cli.options import hint_for
 
         hint = hint_for(context.command, option) or hint
     console.error(message + hint)

@@ -7,21 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.cli import config_options, console, embed_options, options
-from outercore.cli.embed_watch import EmbedWatch
+from outercore.cli import console, embed_options, options
+from outercore.cli.watch import EmbedWatch
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.options import CHANGEABLE, configuration
 
 _CHANGEABLE = ("memory", *CHANGEABLE)
 
 
-@config_options.takes(EmbedConfig)
+@options.takes(EmbedConfig)
 def embed(
     data_set: Annotated[
         Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
     ] = None,
     recipe: embed_options.Recipe = None,
-    config: config_options.ConfigFile = None,
+    config: options.ConfigFile = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; `runs/DATASET-MODEL-N` by default.")
     ] = None,
@@ -37,7 +37,7 @@ def embed(
     score: embed_options.Score = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Embed a knowledge graph, or a graph, that need not fit in memory.
 
@@ -57,14 +57,14 @@ def embed(
     """
     options.require_one("embed", data_set, resume)
     # Read before PyTorch is imported: a mistake is reported at once.
-    with config_options.named(EmbedConfig, given):
+    with options.named(EmbedConfig, values):
         if resume is None:
-            configuration(config, recipe=recipe, has_score=score is not None, **given)
+            configuration(config, recipe=recipe, has_score=score is not None, **values)
         else:
             others = {"--recipe": recipe, "--config": config, "--out": out, "--from": start_from}
-            config_options.require_resumable(
+            options.require_resumable(
                 EmbedConfig,
-                given,
+                values,
                 {**others, "--from-data": from_data},
                 changeable=_CHANGEABLE,
                 hint="leave it out, or start another run with `--from`; a run may change "
@@ -73,9 +73,11 @@ def embed(
     from outercore import embedding
 
     command = options.command_line()
-    with EmbedWatch(quiet=json) as watch, config_options.named(EmbedConfig, given):
+    with EmbedWatch(quiet=json) as watch, options.named(EmbedConfig, values):
         if resume is not None:
-            result = embedding.resume(resume, score=score, observer=watch, command=command, **given)
+            result = embedding.resume(
+                resume, score=score, observer=watch, command=command, **values
+            )
         else:
             assert data_set is not None
             result = embedding.embed(
@@ -88,7 +90,7 @@ def embed(
                 score=score,
                 observer=watch,
                 command=command,
-                **given,
+                **values,
             )
     if json:
         console.json_data(result.record)

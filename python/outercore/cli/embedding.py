@@ -49,7 +49,7 @@ class _Export(OfRun):
 
 @embedding.command("export", no_args_is_help=True)
 @options.of(_Export)
-def export(given: _Export) -> None:
+def export(arguments: _Export) -> None:
     """Write rows with their names for other programs, streaming.
 
     **Examples**
@@ -58,18 +58,18 @@ def export(given: _Export) -> None:
 
         outercore embedding export runs/first --relations --out relations.tsv
     """
-    check_output(given.out, FORMATS, option="--out", overwrite=given.overwrite)
-    opened = given.open()
-    with console.bars(quiet=given.json) as progress:
+    check_output(arguments.out, FORMATS, option="--out", overwrite=arguments.overwrite)
+    opened = arguments.open()
+    with console.bars(quiet=arguments.json) as progress:
         rows = embeddings.export(
             opened,
-            given.out,
-            what="relations" if given.relations else "entities",
-            by_id=given.ids,
-            overwrite=given.overwrite,
+            arguments.out,
+            what="relations" if arguments.relations else "entities",
+            by_id=arguments.ids,
+            overwrite=arguments.overwrite,
             progress=progress,
         )
-    written(rows, given.out, json=given.json)
+    written(rows, arguments.out, json=arguments.json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class _Neighbours(Searching):
 
 @embedding.command("neighbours", no_args_is_help=True)
 @options.of(_Neighbours)
-def neighbours(given: _Neighbours) -> None:
+def neighbours(arguments: _Neighbours) -> None:
     """Find the entities whose rows are nearest, by the model's own measure.
 
     Exact: one pass over the table for each 1,024 entities. `--approximate` looks at a part of an
@@ -97,16 +97,20 @@ def neighbours(given: _Neighbours) -> None:
 
         outercore embedding neighbours runs/first --all --approximate --out near.parquet
     """
-    given.check_out()
-    opened = given.open()
-    if given.everything == bool(given.of):
+    arguments.check_out()
+    opened = arguments.open()
+    if arguments.everything == bool(arguments.of):
         raise InvalidError("embedding neighbours: expected entities, or `--all`")
-    if given.everything and given.out is None:
+    if arguments.everything and arguments.out is None:
         raise InvalidError("embedding neighbours: `--all` needs `--out FILE`")
-    asked: Any = {"k": given.k, "metric": given.metric, **given.where(opened, given.metric)}
-    with given.answers(opened) as answers, console.bars(quiet=given.json) as bars:
-        if not given.everything:
-            wanted = opened.entity_ids(given.of or [], by_id=given.ids)
+    asked: Any = {
+        "k": arguments.k,
+        "metric": arguments.metric,
+        **arguments.where(opened, arguments.metric),
+    }
+    with arguments.answers(opened) as answers, console.bars(quiet=arguments.json) as bars:
+        if not arguments.everything:
+            wanted = opened.entity_ids(arguments.of or [], by_id=arguments.ids)
             found = embeddings.neighbours(opened, wanted, by_id=True, **asked)
             answers.add_neighbours(wanted.tolist(), found)
             return
@@ -143,7 +147,7 @@ class _Predict(Searching):
 
 @embedding.command("predict", no_args_is_help=True)
 @options.of(_Predict)
-def predict(given: _Predict) -> None:
+def predict(arguments: _Predict) -> None:
     """Complete triples: give two of head, relation and tail, and get the best for the third.
 
     Of a plain graph, which has no relations, one of `--head` and `--tail` is enough, and so it is
@@ -155,23 +159,23 @@ def predict(given: _Predict) -> None:
 
         outercore embedding predict runs/first --questions open.tsv --leave-out-known --out new.tsv
     """
-    given.check_out()
-    opened = given.open(given.score)
-    parts = {"head": given.head, "relation": given.relation, "tail": given.tail}
+    arguments.check_out()
+    opened = arguments.open(arguments.score)
+    parts = {"head": arguments.head, "relation": arguments.relation, "tail": arguments.tail}
     known: Any = {name: some for name, some in parts.items() if some}
-    if (given.questions is None) == (not known):
+    if (arguments.questions is None) == (not known):
         raise InvalidError(
             "embedding predict: expected two of `--head`, `--relation` and `--tail`, or "
             "`--questions FILE`"
         )
-    asked: Any = {"k": given.k, "leave_out_known": given.leave_out_known}
-    asked |= given.where(opened, "model")
-    with given.answers(opened) as answers:
-        if given.questions is None:
-            found = embeddings.predict(opened, **known, by_id=given.ids, **asked)
+    asked: Any = {"k": arguments.k, "leave_out_known": arguments.leave_out_known}
+    asked |= arguments.where(opened, "model")
+    with arguments.answers(opened) as answers:
+        if arguments.questions is None:
+            found = embeddings.predict(opened, **known, by_id=arguments.ids, **asked)
             answers.add_predictions(found)
             return
-        for group in read_questions(given.questions, opened, _GROUP, by_id=given.ids):
+        for group in read_questions(arguments.questions, opened, _GROUP, by_id=arguments.ids):
             found = embeddings.predict(opened, by_id=True, **{**group, **asked})
             answers.add_predictions(found)
 
@@ -198,7 +202,7 @@ class _Features(OfRun):
 
 @embedding.command("features", no_args_is_help=True)
 @options.of(_Features)
-def features(given: _Features) -> None:
+def features(arguments: _Features) -> None:
     """Write rows into a data set as a node array, which `outercore train` can learn from.
 
     **Examples**
@@ -209,24 +213,24 @@ def features(given: _Features) -> None:
     """
     from outercore.data.graph import Graph
 
-    opened = given.open()
-    graph = Graph(given.data_set or opened.data_set)
+    opened = arguments.open()
+    graph = Graph(arguments.data_set or opened.data_set)
     places = None
-    if given.entities is not None:
-        places = read_npy(given.entities, "--map: file")
-    chosen: Any = given.missing
-    with console.bars(quiet=given.json) as progress:
+    if arguments.entities is not None:
+        places = read_npy(arguments.entities, "--map: file")
+    chosen: Any = arguments.missing
+    with console.bars(quiet=arguments.json) as progress:
         added = embeddings.add_features(
             opened,
             graph,
-            given.name,
-            beside=given.beside,
+            arguments.name,
+            beside=arguments.beside,
             entities=places,
             missing=chosen,
-            overwrite=given.overwrite,
+            overwrite=arguments.overwrite,
             progress=progress,
         )
-    if given.json:
+    if arguments.json:
         console.json_data(vars(added))
         return
     without = f", {added.missing:,} of them without an embedding" if added.missing else ""
@@ -252,22 +256,22 @@ class _Index(OfRun):
 
 @embedding.command("index", no_args_is_help=True)
 @options.of(_Index)
-def index(given: _Index) -> None:
+def index(arguments: _Index) -> None:
     """Build an index for approximate search, and measure what it finds (needs `outercore[ann]`).
 
     **Example**
 
         outercore embedding index runs/first --metric cosine
     """
-    with console.bars(quiet=given.json) as progress:
+    with console.bars(quiet=arguments.json) as progress:
         built = embeddings.Index.build(
-            given.open(),
-            metric=given.metric,
-            memory=given.memory,
-            lists=given.lists,
+            arguments.open(),
+            metric=arguments.metric,
+            memory=arguments.memory,
+            lists=arguments.lists,
             progress=progress,
         )
-    if given.json:
+    if arguments.json:
         found = [vars(recall) for recall in built.recalls]
         console.json_data({"metric": built.metric, "lists": built.lists, "recalls": found})
         return

@@ -35,7 +35,7 @@ class _Evaluate(Ranking):
 
 
 @options.of(_Evaluate)
-def evaluate(given: _Evaluate) -> None:
+def evaluate(arguments: _Evaluate) -> None:
     """Rank held-out triples again: other parts, other candidates.
 
     **Example**
@@ -43,13 +43,17 @@ def evaluate(given: _Evaluate) -> None:
         outercore embedding evaluate runs/first --part test --also uniform
     """
     from outercore.cli.embed import show
-    from outercore.cli.embed_watch import EmbedWatch
+    from outercore.cli.watch import EmbedWatch
 
-    opened = given.open(given.score)
-    chosen: Any = {"parts": given.part or ("test",), "also": given.also or (), "seed": given.seed}
-    with options.renamed(_OPTIONS), EmbedWatch(quiet=given.json) as watch:
-        figures = embeddings.assess(opened, **given.protocol(), **chosen, observer=watch)
-    if given.json:
+    opened = arguments.open(arguments.score)
+    chosen: Any = {
+        "parts": arguments.part or ("test",),
+        "also": arguments.also or (),
+        "seed": arguments.seed,
+    }
+    with options.renamed(_OPTIONS), EmbedWatch(quiet=arguments.json) as watch:
+        figures = embeddings.assess(opened, **arguments.protocol(), **chosen, observer=watch)
+    if arguments.json:
         console.json_data(figures)
         return
     show(figures)
@@ -66,7 +70,7 @@ class _Compare(Ranking):
 
 
 @options.of(_Compare)
-def compare(given: _Compare) -> None:
+def compare(arguments: _Compare) -> None:
     """Tell whether two runs rank the same triples equally well, or differ by more than chance.
 
     The second run is compared with the first: a difference above zero is in its favour.
@@ -75,20 +79,20 @@ def compare(given: _Compare) -> None:
 
         outercore embedding compare runs/memory runs/partitions --part test
     """
-    from outercore.cli.embed_watch import EmbedWatch
+    from outercore.cli.watch import EmbedWatch
 
-    others = replace(given, run=given.other, score=given.other_score or given.score)
-    chosen: Any = {"part": given.part, "seed": given.seed}
-    with options.renamed(_OPTIONS), EmbedWatch(quiet=given.json) as watch:
+    others = replace(arguments, run=arguments.other, score=arguments.other_score or arguments.score)
+    chosen: Any = {"part": arguments.part, "seed": arguments.seed}
+    with options.renamed(_OPTIONS), EmbedWatch(quiet=arguments.json) as watch:
         found = embeddings.compare(
-            _scored(given), _scored(others), **given.protocol(), **chosen, observer=watch
+            _scored(arguments), _scored(others), **arguments.protocol(), **chosen, observer=watch
         )
-    if given.json:
+    if arguments.json:
         console.json_data(found.to_dict())
         return
-    run, other = given.run, given.other
+    run, other = arguments.run, arguments.other
     verdict = "no more than chance" if found.within_noise else "more than chance"
-    console.data(f"{given.part}: {found.protocol}")
+    console.data(f"{arguments.part}: {found.protocol}")
     console.data(f"  {run}  MRR {found.mrr:.4f}")
     console.data(f"  {other}  MRR {found.other_mrr:.4f}")
     console.data(
@@ -98,7 +102,7 @@ def compare(given: _Compare) -> None:
     )
 
 
-def _scored(given: Ranking) -> embeddings.Embedding:
+def _scored(arguments: Ranking) -> embeddings.Embedding:
     """A run, with the score function if it is one that needs it."""
-    opened = given.open()
-    return given.open(given.score) if opened.model.kind == "custom" else opened
+    opened = arguments.open()
+    return arguments.open(arguments.score) if opened.model.kind == "custom" else opened

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from outercore.base.options import configuration
-from outercore.cli import config_options, console, options
-from outercore.cli.watch import Watch
+from outercore.cli import console, options
+from outercore.cli.watch import TrainWatch
 from outercore.data.far import FarConfig
 
 
-@config_options.takes(FarConfig, after="overwrite")
+@options.takes(FarConfig, after="overwrite")
 def evaluate(
     model: Annotated[
         Path, typer.Argument(help="Run directory, or the `model` in it.", show_default=False)
@@ -41,7 +41,7 @@ def evaluate(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
 
@@ -55,9 +55,9 @@ def evaluate(
     """
     from outercore import training
 
-    with config_options.named(FarConfig, given):
-        far = configuration(FarConfig, None, given).far
-    with Watch(quiet=json) as watch:
+    with options.named(FarConfig, values):
+        far = configuration(FarConfig, None, values).far
+    with TrainWatch(quiet=json) as watch:
         result = training.evaluate(
             model,
             data,

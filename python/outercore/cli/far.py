@@ -9,7 +9,7 @@ import typer
 
 from outercore.base.options import configuration
 from outercore.base.sizes import format_size
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 from outercore.data import far as memory
 from outercore.data.outputs import check_directory
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
@@ -22,7 +22,7 @@ far = typer.Typer(
 
 
 @far.command("put", no_args_is_help=True)
-@config_options.takes(memory.FarConfig)
+@options.takes(memory.FarConfig)
 def put(
     data_set: options.DataSet,
     what: Annotated[
@@ -33,7 +33,7 @@ def put(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Copy a data set to a memory server, where it stays for every run that asks for it.
 
@@ -44,7 +44,7 @@ def put(
 
         outercore far put papers --what grid --far 10.0.0.7 --set far.token_file=far.token
     """
-    chosen = _server(given)
+    chosen = _server(values)
     parts = None if what is None else [part.strip() for part in what.split(",")]
     with console.bars(quiet=json) as progress:
         arrays = memory.put(data_set, chosen, what=parts, progress=progress)
@@ -59,7 +59,7 @@ def put(
 
 
 @far.command("list", no_args_is_help=True)
-@config_options.takes(memory.FarConfig)
+@options.takes(memory.FarConfig)
 def list_(
     data_set: Annotated[
         Path | None,
@@ -67,7 +67,7 @@ def list_(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Show what a memory server has, lends and holds.
 
@@ -75,7 +75,7 @@ def list_(
 
         outercore far list --far 10.0.0.7 --set far.token_file=far.token
     """
-    chosen = _server(given)
+    chosen = _server(values)
     with memory.build_connection(chosen) as connection:
         status = connection.status()
     if json:
@@ -102,7 +102,7 @@ def list_(
 
 
 @far.command("drop", no_args_is_help=True)
-@config_options.takes(memory.FarConfig)
+@options.takes(memory.FarConfig)
 def drop(
     data_set: Annotated[
         Path | None, typer.Argument(help="Drop the arrays of this data set.", show_default=False)
@@ -115,7 +115,7 @@ def drop(
     ] = False,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Give back memory of a server that `outercore far put` filled.
 
@@ -130,7 +130,7 @@ def drop(
     """
     if [data_set is not None, bool(name), everything].count(True) != 1:
         raise InvalidError("far drop: expected one of a data set, `--name` and `--all`")
-    chosen = _server(given)
+    chosen = _server(values)
     dropped = []
     failed = []
     with memory.build_connection(chosen) as connection:
@@ -169,7 +169,7 @@ def drop(
 
 
 @far.command("probe", no_args_is_help=True)
-@config_options.takes(memory.FarConfig)
+@options.takes(memory.FarConfig)
 def probe(
     data_set: Annotated[
         Path | None,
@@ -184,7 +184,7 @@ def probe(
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 0.3,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Measure bytes a second of a memory server by chunk size and queue length.
 
@@ -199,7 +199,7 @@ def probe(
         raise NotFoundError(f"directory `{data_set}` does not exist")
     if data_set is not None:
         check_directory(data_set)
-    chosen = _server(given)
+    chosen = _server(values)
     with console.bars(quiet=json) as progress:
         profile = memory.probe(chosen, size=size, seconds=seconds, progress=progress)
     stored = None
@@ -227,9 +227,9 @@ def probe(
     console.points(profile["points"], cells, by="chunk", best="bytes_per_s", mark=mark)
 
 
-def _server(given: dict[str, Any]) -> memory.FarOptions:
-    with config_options.named(memory.FarConfig, given):
-        server = configuration(memory.FarConfig, None, given).far
+def _server(values: dict[str, Any]) -> memory.FarOptions:
+    with options.named(memory.FarConfig, values):
+        server = configuration(memory.FarConfig, None, values).far
     if server is None:
         raise InvalidError("--far: expected the address of a memory server, found none")
     return server

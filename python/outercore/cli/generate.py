@@ -40,14 +40,14 @@ class _Rmat(_Generated):
 
 @generate.command("rmat", no_args_is_help=True)
 @options.of(_Rmat)
-def rmat(given: _Rmat) -> None:
+def rmat(arguments: _Rmat) -> None:
     """Generate an R-MAT (Kronecker) graph: skewed degrees, no communities.
 
     **Example**
 
         outercore generate rmat --scale 22 --edge-factor 16 --out rmat22
     """
-    _generate("rmat", given)
+    _generate("rmat", arguments)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +74,14 @@ class _Planted(_Generated):
 
 @generate.command("planted", no_args_is_help=True)
 @options.of(_Planted)
-def planted(given: _Planted) -> None:
+def planted(arguments: _Planted) -> None:
     """Generate planted communities: features that say little, edges that say more.
 
     **Example**
 
         outercore generate planted --nodes 1000000 --degree 12 --features 256 --out planted
     """
-    _generate("planted", given, splits=_shares(given.splits))
+    _generate("planted", arguments, splits=_shares(arguments.splits))
 
 
 def _shares(text: str) -> list[float]:
@@ -94,11 +94,11 @@ def _shares(text: str) -> list[float]:
     return shares
 
 
-def _generate(kind: str, given: _Generated, **parsed: Any) -> None:
+def _generate(kind: str, arguments: _Generated, **parsed: Any) -> None:
     from outercore.base import native
     from outercore.base.sizes import parse_size
 
-    chosen = {**vars(given), **parsed, "memory": parse_size(given.memory)}
+    chosen = {**vars(arguments), **parsed, "memory": parse_size(arguments.memory)}
     out, json = chosen.pop("out"), chosen.pop("json")
     with console.bars(quiet=json) as progress:
         described = {**chosen, "command": options.command_line()}

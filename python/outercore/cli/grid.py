@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from outercore import analytics
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 
 
-@config_options.takes(analytics.grid)
-def grid(data_set: options.DataSet, json: options.Json = False, *, given: dict[str, Any]) -> None:
+@options.takes(analytics.grid)
+def grid(data_set: options.DataSet, json: options.Json = False, *, values: dict[str, Any]) -> None:
     """Write the edges a second time, compressed and in blocks, for `outercore run`.
 
     `outercore run` does it by itself where it is missing; do it beforehand to have weights in it,
@@ -22,7 +22,7 @@ def grid(data_set: options.DataSet, json: options.Json = False, *, given: dict[s
         outercore grid roads --weights length --memory 2GiB
     """
     with console.bars(quiet=json) as progress:
-        summary = analytics.grid(data_set, progress=progress, **given)
+        summary = analytics.grid(data_set, progress=progress, **values)
     was_there = "" if summary["written"] else ", there already"
     rows = console.flat(summary, sizes=("bytes", "input", "written"))
     console.result(summary, f"grid of {data_set}{was_there}", rows, as_json=json)

@@ -127,7 +127,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
     Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
     """
     from outercore.analytics.scheduling.needs import Request
-    from outercore.cli import run_, run_job
+    from outercore.cli import run_
 
     verb, *rest = words or [""]
     if verb != "run" or not rest:
@@ -145,7 +145,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(error.format_message()) from None
     except typer.Exit:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
-    job = run_job.job_of(rest[0].replace("-", "_"), dict(context.params))
+    job = run_.job_of(rest[0].replace("-", "_"), dict(context.params))
     if job.plan or not job.keeps_record:
         option = "--plan" if job.plan else "--record none"
         raise InvalidError(f"{option}: expected a command that runs and keeps a record")

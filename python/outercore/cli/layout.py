@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 from outercore.data.layouts import build_layout, remove_layouts
 
 
-@config_options.takes(build_layout)
+@options.takes(build_layout)
 def layout(
     data_set: options.DataSet,
     remove: Annotated[
@@ -18,7 +18,7 @@ def layout(
     ] = False,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Write the features a second time for `outercore serve`, in another order or as int8.
 
@@ -34,12 +34,12 @@ def layout(
         outercore layout papers --remove
     """
     if remove:
-        removed = remove_layouts(data_set, array=given.get("array"))
+        removed = remove_layouts(data_set, array=values.get("array"))
         text = f"{data_set}: {removed} layouts removed"
         console.either({"removed": removed}, text, as_json=json)
         return
     with console.bars(quiet=json) as progress:
-        summary = build_layout(data_set, progress=progress, **given)
+        summary = build_layout(data_set, progress=progress, **values)
     was_there = "" if summary["written"] else ", there already"
     shown = {**summary, "order": summary["order"]["method"]}
     rows = console.flat(shown, sizes=("input", "bytes", "places", "written"))

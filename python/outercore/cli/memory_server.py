@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.base.sizes import format_size, parse_size
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 from outercore.data.far import MemoryServer, new_token
 from outercore.runs.stop import StopRequest, stop_on_signals
 
@@ -22,7 +22,7 @@ def _new_token(path: Path | None) -> None:
         raise typer.Exit
 
 
-@config_options.takes(MemoryServer.__init__, after="make_token")
+@options.takes(MemoryServer.__init__, after="make_token")
 def memory_server(
     make_token: Annotated[
         Path | None,
@@ -35,7 +35,7 @@ def memory_server(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Lend memory to `outercore run` and `outercore train` on this machine or others.
 
@@ -50,14 +50,14 @@ def memory_server(
 
         outercore memory-server --size 8GiB --token-file far.token --listen unix:/run/far.sock
     """
-    wanted = parse_size(given["size"])
+    wanted = parse_size(values["size"])
     physical = parse_size("100%")
     if wanted > physical:
         console.note(
             f"note: {format_size(wanted)} is more than the {format_size(physical)} of this machine"
         )
     stop = StopRequest()
-    with stop_on_signals(stop), MemoryServer(**given) as server:
+    with stop_on_signals(stop), MemoryServer(**values) as server:
         if json:
             told = {"addresses": server.addresses, "size": wanted, "process": os.getpid()}
             console.json_data(told, indent=None)

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from outercore.base.likeness import closest
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 from outercore.cli.plan_embed import plan_embed
 from outercore.cli.plan_tables import show_plan
 from outercore.cli.train import network_of
@@ -67,13 +67,13 @@ plan.command("embed", no_args_is_help=True)(plan_embed)
 
 
 @plan.command("train", no_args_is_help=True)
-@config_options.takes(TrainConfig)
+@options.takes(TrainConfig)
 def plan_train(
     data_set: options.DataSet,
-    config: config_options.ConfigFile = None,
+    config: options.ConfigFile = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Show how a training divides its memory, before anything is trained.
 
@@ -87,11 +87,11 @@ def plan_train(
         outercore plan train papers --fanout 10,5 --memory 512MiB
     """
     # Read before PyTorch is imported: a mistake is reported at once.
-    with config_options.named(TrainConfig, given):
-        chosen = configuration(config, given)
+    with options.named(TrainConfig, values):
+        chosen = configuration(config, values)
     from outercore import training
 
-    planned = training.plan(data_set, chosen, network=network_of(given))
+    planned = training.plan(data_set, chosen, network=network_of(values))
     if json:
         console.json_data(planned)
         return

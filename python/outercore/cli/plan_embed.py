@@ -9,8 +9,8 @@ import typer
 from outercore.base.durations import format_duration
 from outercore.base.plan_display import embed_rows
 from outercore.base.sizes import format_size, parse_size
-from outercore.cli import config_options, console, embed_options, options
-from outercore.cli.embed_watch import EmbedWatch
+from outercore.cli import console, embed_options, options
+from outercore.cli.watch import EmbedWatch
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
 
@@ -29,11 +29,11 @@ _ORDER: console.Cells = {
 """What is shown of an order of partitions; the one that a run would take has a star."""
 
 
-@config_options.takes(EmbedConfig)
+@options.takes(EmbedConfig)
 def plan_embed(
     data_set: options.DataSet,
     recipe: embed_options.Recipe = None,
-    config: config_options.ConfigFile = None,
+    config: options.ConfigFile = None,
     start_from: embed_options.StartFrom = None,
     from_data: embed_options.FromData = None,
     score: embed_options.Score = None,
@@ -50,7 +50,7 @@ def plan_embed(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Show how an embedding would use its memory, before anything is embedded.
 
@@ -69,7 +69,7 @@ def plan_embed(
     from outercore import embedding
 
     read, write = _bandwidths(bandwidth)
-    with EmbedWatch(quiet=json) as watch, config_options.named(EmbedConfig, given):
+    with EmbedWatch(quiet=json) as watch, options.named(EmbedConfig, values):
         planned = embedding.plan(
             data_set,
             config,
@@ -81,7 +81,7 @@ def plan_embed(
             read_bandwidth=read,
             write_bandwidth=write,
             told=watch.preparing,
-            **given,
+            **values,
         )
     if json:
         console.json_data(planned)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from outercore.cli import console, options
-from outercore.cli.watch import Watch
+from outercore.cli.watch import TrainWatch
 
 
 def predict(
@@ -49,7 +49,7 @@ def predict(
     """
     from outercore import training
 
-    with Watch(quiet=json) as watch:
+    with TrainWatch(quiet=json) as watch:
         result = training.predict(
             data,
             model,

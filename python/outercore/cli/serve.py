@@ -33,7 +33,7 @@ class _Options:
 
 
 @options.of(_Options)
-def serve(given: _Options) -> None:
+def serve(arguments: _Options) -> None:
     """Answer requests for predictions: sample, gather and compute where the data is.
 
     Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, once all that waits
@@ -46,10 +46,13 @@ def serve(given: _Options) -> None:
         curl -s localhost:8100/v2/models/first/infer --json '{"inputs":[{"name":"node_ids",
         "datatype":"INT64","shape":[2],"data":[7,9]}]}'
     """
-    tell = _json if given.json else _text
+    tell = _json if arguments.json else _text
     stop = StopRequest()
-    with stop_on_signals(stop), Server(given.data_set, given.model, given.config) as server:
-        tell("ready", **_described(server, given.config))
+    with (
+        stop_on_signals(stop),
+        Server(arguments.data_set, arguments.model, arguments.config) as server,
+    ):
+        tell("ready", **_described(server, arguments.config))
         if server.notice:
             tell("notice", text=server.notice)
         while not stop.wait(_LOOK_S) and not server.ended:

@@ -11,7 +11,7 @@ import typer
 from outercore.analytics.scheduling.config import TuneConfig
 from outercore.base.options import configuration
 from outercore.base.sizes import format_size
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 from outercore.data.outputs import check_ending
 from outercore.errors import InvalidError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outercore.analytics.scheduling.measure import Tuned
 
 
-@config_options.takes(TuneConfig)
+@options.takes(TuneConfig)
 def tune(
     data_set: options.DataSet,
     out: Annotated[
@@ -29,7 +29,7 @@ def tune(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Measure time, bytes and memory of algorithms by threads and far ratio.
 
@@ -50,8 +50,8 @@ def tune(
 
     if out is not None:
         check_ending(out, (".json",), option="--out")
-    with config_options.named(TuneConfig, given):
-        config = configuration(TuneConfig, None, given)
+    with options.named(TuneConfig, values):
+        config = configuration(TuneConfig, None, values)
     path = out or files.table_path()
     with console.bars(quiet=json) as progress:
         tuned = measure.tune(data_set, config, path, progress)
