@@ -27,9 +27,7 @@ def train(
         Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
     ] = None,
     config: options.ConfigFile = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory; `runs/DATASET-MODEL-N` by default.")
-    ] = None,
+    out: options.OutRun = None,
     resume: Annotated[
         Path | None,
         typer.Option(
