@@ -167,7 +167,7 @@ def plan(
     personalization: Personalization | None = None,
     checkpoint_every: float | None = None,
     **given: Any,
-) -> dict[str, Any]:
+) -> RunPlan:
     """How a run would divide the budget, and what it would read; needs the grid, runs nothing.
 
     Takes what `run` takes, except for what becomes of the result; the plan is that of the run with
@@ -199,7 +199,7 @@ def plan_of(
     personalization: Personalization | None = None,
     *,
     checkpoints: bool,
-) -> dict[str, Any]:
+) -> RunPlan:
     """As `plan`, by a configuration; `checkpoints`: whether the run takes some."""
     opened = graph if isinstance(graph, Graph) else Graph(graph)
     opened.take_additions()

@@ -15,7 +15,7 @@ from outercore.base.sizes import format_size
 
 Rows = Sequence[tuple[str, str]]
 """Names and values."""
-_MOST_ROWS, _MOST_ITEMS = 8, 6
+_MOST_ITEMS = 6
 _BYTES = frozenset(
     [
         *("budget", "reserved", "staging", "sampled", "delivered", "slots", "state", "pinned"),
@@ -25,8 +25,6 @@ _BYTES = frozenset(
 """Names of sizes that do not end in `bytes` or `memory`."""
 _SECONDS = re.compile("seconds$|(?<!per)_s$")
 """Names of times."""
-_FIRST = ("budget", "memory", "least", "seconds", "bottleneck", "hit_ratio", "bytes", "passes")
-"""What people look for in a plan."""
 
 
 class Shown(ABC):
@@ -52,20 +50,6 @@ class ShortRepr:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         parts = (f"{field.name}={short(getattr(self, field.name))}" for field in fields)
         return f"{type(self).__name__}({', '.join(parts)})"
-
-
-class Plan(Shown, dict[str, Any]):
-    """A plan: a dictionary, of which the first rows are shown."""
-
-    def _shown(self) -> tuple[str, Rows]:
-        names = [name for name in _FIRST if name in self]
-        names += [name for name in self if name not in _FIRST]
-        rows = [
-            (words(name), value_of(name, self[name])) for name in names if self[name] is not None
-        ]
-        if len(rows) > _MOST_ROWS:
-            rows = [*rows[: _MOST_ROWS - 1], ("...", f"{len(rows) - _MOST_ROWS + 1} more")]
-        return "Plan", rows
 
 
 class Forecast(Shown, dict[str, Any]):

@@ -185,12 +185,14 @@ def evaluate(arguments: _Evaluate) -> None:
         outercore embedding evaluate runs/first --part test --also uniform
     """
     opened = arguments.open(arguments.score)
+    parts: Any = arguments.part or ("test",)
+    also: Any = arguments.also or ()
     with options.renamed(_FLAGS), EmbedWatch(quiet=arguments.json) as watch:
         metrics = embeddings.assess(
             opened,
             **arguments.protocol(),
-            parts=arguments.part or ("test",),
-            also=arguments.also or (),
+            parts=parts,
+            also=also,
             seed=arguments.seed,
             observer=watch,
         )
@@ -221,7 +223,8 @@ def compare(arguments: _Compare) -> None:
 
         outercore embedding compare runs/memory runs/partitions --part test
     """
-    run, other, part = arguments.run, arguments.other, arguments.part
+    run, other = arguments.run, arguments.other
+    part: Any = arguments.part
     other_score = arguments.other_score or arguments.score
     with options.renamed(_FLAGS), EmbedWatch(quiet=arguments.json) as watch:
         comparison = embeddings.compare(

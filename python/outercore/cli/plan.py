@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 
 from outercore.base.durations import format_duration
 from outercore.base.likeness import closest
-from outercore.base.plan_display import embed_rows, train_rows
 from outercore.base.sizes import as_option, format_size, parse_size
 from outercore.cli import console, options
 from outercore.cli.embed import FromData, Recipe, Score, StartFrom
@@ -166,7 +165,7 @@ def plan_embed(
         return
     orders, missing = planned.pop("orders", []), planned.pop("no_orders", {})
     warning = planned.pop("warning", None)
-    console.table("plan", embed_rows(planned))
+    console.table("plan", planned.rows())
     if orders:
         console.columns(orders, _ORDERS, style=lambda order: "bold" if order["chosen"] else "")
         for reason in missing.values():
@@ -205,7 +204,7 @@ def plan_train(
     if json:
         console.json_data(planned)
         return
-    console.table(f"a budget of {format_size(planned['memory'])}", train_rows(planned))
+    console.table(f"a budget of {format_size(planned['memory'])}", planned.memory_rows())
     if forecast := planned["forecast"]:
         first, later = forecast["first_epoch"], forecast["later_epochs"]
         cells: console.Cells = {

@@ -19,7 +19,6 @@ from outercore.analytics.recorded_run import continued, start
 from outercore.analytics.running import COMPONENTS, Run, plan_of
 from outercore.base.durations import format_duration
 from outercore.base.options import base_groups, fields, groups_of, merge
-from outercore.base.plan_display import run_rows
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
 from outercore.data.file_ids import FileIds, names_of_nodes
@@ -169,7 +168,7 @@ def _start(job: Job) -> None:
             checkpoints=job.keeps_record,
         )
         title = f"plan of {job.algorithm} on {job.data_set}"
-        console.result(planned, title, run_rows(planned), as_json=job.json)
+        console.result(planned, title, planned.rows(), as_json=job.json)
         return
     out = None if job.out is None else str(job.out)
     config = AnalysisConfig(job.algorithm, own, job.run, job.save, out, job.overwrite)

@@ -127,7 +127,7 @@ def plan(
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
-) -> dict[str, Any]:
+) -> TrainPlan:
     """How a training divides its memory, and what an epoch will read and take.
 
     Opens the topology, runs the cache over batches of two epochs, or the first ones, and times each
