@@ -14,8 +14,8 @@ from outercore.base import native
 
 pytest.importorskip("plotly")
 
-from outercore.runs.report import charts, write_report
-from outercore.runs.report.drawing import byte_unit, counted, empty, time_unit
+from outercore.runs.report import charts, training, write_report
+from outercore.runs.report.charts import byte_unit, counted, empty, time_unit
 from outercore.runs.report.findings import bottleneck, warnings
 from outercore.runs.report.runs import AlgorithmRun, EmbeddingRun, Run
 from test_report import record, write
@@ -136,7 +136,7 @@ def test_epochs_have_about_ten_ticks_at_whole_numbers(most: int, step: int) -> N
 
 def test_axes_have_plain_numbers_and_each_its_unit() -> None:
     runs = [Run("a", record()), Run("b", record())]
-    figures = [charts.loss(runs), charts.read(runs), charts.timeline(runs[0])]
+    figures = [charts.loss(runs), training.read(runs), charts.timeline(runs[0])]
     for figure in figures:
         for axis in (figure.layout.xaxis, figure.layout.yaxis):
             assert (axis.exponentformat, axis.separatethousands) == ("none", True)

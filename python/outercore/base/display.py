@@ -6,7 +6,7 @@ import dataclasses
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -142,3 +142,25 @@ def value_of(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS:
         return ", ".join(map(str, value)) or "none"
     return value if isinstance(value, str) else short(value)
+
+
+def flat(
+    values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
+) -> list[tuple[str, str]]:
+    """Nested values as names and values for people.
+
+    Whole numbers are bytes under the names in `sizes`, too.
+
+    Example:
+        >>> flat({"passes": 3, "reads": {"bytes": 2048, "seconds": 0.5}})
+        [('passes', '3'), ('reads: bytes', '2.0 KiB'), ('reads: time', '500 ms')]
+    """
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{words(key)}"
+        if isinstance(value, Mapping):
+            rows.extend(flat(value, f"{name}: ", sizes=sizes))
+        else:
+            is_size = key in sizes and type(value) is int
+            rows.append((name, format_size(value) if is_size else value_of(key, value)))
+    return rows

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -379,18 +379,3 @@ def bars(*, quiet: bool = False) -> Iterator[Bars]:
     )
     with shown:
         yield Bars(shown)
-
-
-def flat(
-    values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
-) -> list[tuple[str, str]]:
-    """Nested values as rows of a table; whole numbers of the names in `sizes` are bytes."""
-    rows: list[tuple[str, str]] = []
-    for key, value in values.items():
-        name = f"{prefix}{words(key)}"
-        if isinstance(value, Mapping):
-            rows.extend(flat(value, f"{name}: ", sizes=sizes))
-        else:
-            is_size = key in sizes and type(value) is int
-            rows.append((name, format_size(value) if is_size else value_of(key, value)))
-    return rows

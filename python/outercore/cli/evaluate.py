@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.display import flat
 from outercore.base.options import configuration
 from outercore.cli import console, options
 from outercore.cli.watch import TrainWatch
@@ -71,4 +72,4 @@ def evaluate(
             overwrite=overwrite,
             observer=watch,
         )
-    console.result(result, f"{model}", console.flat(result), as_json=json)
+    console.result(result, f"{model}", flat(result), as_json=json)

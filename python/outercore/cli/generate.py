@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.base.common import MemoryOption, SeedOption
+from outercore.base.display import flat
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 
@@ -103,4 +104,4 @@ def _generate(kind: str, arguments: _Generated, **parsed: Any) -> None:
     with console.bars(quiet=json) as progress:
         described = {**chosen, "command": options.command_line()}
         summary = native.generate(kind, out, described, progress)
-    console.result(summary, str(out), console.flat(summary), as_json=json)
+    console.result(summary, str(out), flat(summary), as_json=json)

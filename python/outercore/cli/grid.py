@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outercore import analytics
+from outercore.base.display import flat
 from outercore.cli import console, options
 
 
@@ -24,5 +25,5 @@ def grid(data_set: options.DataSet, json: options.Json = False, *, values: dict[
     with console.bars(quiet=json) as progress:
         summary = analytics.grid(data_set, progress=progress, **values)
     was_there = "" if summary["written"] else ", there already"
-    rows = console.flat(summary, sizes=("bytes", "input", "written"))
+    rows = flat(summary, sizes=("bytes", "input", "written"))
     console.result(summary, f"grid of {data_set}{was_there}", rows, as_json=json)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import outercore
+from outercore.base.display import flat
 from outercore.base.native import Progress
 from outercore.base.sizes import parse_size
 from outercore.cli import console, options
@@ -479,7 +480,7 @@ def notable(
     """The counts, without the many that are zero or do not apply to an array."""
     return [
         (name, value)
-        for name, value in console.flat(_with_texts(summary))
+        for name, value in flat(_with_texts(summary))
         if (
             value not in ("-", "0", "none")
             and not (name.endswith("task guessed") and value == "no")

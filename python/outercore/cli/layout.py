@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.display import flat
 from outercore.cli import console, options
 from outercore.data.layouts import build_layout, remove_layouts
 
@@ -42,5 +43,5 @@ def layout(
         summary = build_layout(data_set, progress=progress, **values)
     was_there = "" if summary["written"] else ", there already"
     shown = {**summary, "order": summary["order"]["method"]}
-    rows = console.flat(shown, sizes=("input", "bytes", "places", "written"))
+    rows = flat(shown, sizes=("input", "bytes", "places", "written"))
     console.result(summary, f"layout of {data_set}{was_there}", rows, as_json=json)

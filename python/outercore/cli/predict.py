@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from outercore.base.display import flat
 from outercore.cli import console, options
 from outercore.cli.watch import TrainWatch
 
@@ -60,4 +61,4 @@ def predict(
             overwrite=overwrite,
             observer=watch,
         )
-    console.result(result, f"{out}", console.flat(result), as_json=json)
+    console.result(result, f"{out}", flat(result), as_json=json)

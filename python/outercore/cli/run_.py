@@ -17,6 +17,7 @@ from outercore.analytics.config import RunConfig
 from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
 from outercore.analytics.recorded_run import continued, start
 from outercore.analytics.running import COMPONENTS, Run, plan_of
+from outercore.base.display import flat
 from outercore.base.durations import format_duration
 from outercore.base.options import base_groups, fields, groups_of, merge
 from outercore.base.sizes import format_size, parse_size
@@ -311,7 +312,7 @@ def _print(result: Run, job: Job, directory: Path | None) -> None:
             }
         )
         return
-    facts = [row for row in console.flat(result.facts) if row[1] != "none"]
+    facts = [row for row in flat(result.facts) if row[1] != "none"]
     record = [] if directory is None else [("record", str(directory))]
     title = f"{result.algorithm} of {job.data_set}"
     console.table(title, [*facts, *_costs(result.counters), *_outputs(job), *record])

@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from outercore.base.sizes import format_size, parse_size
-from outercore.runs.report.drawing import colour
+from outercore.runs.report.charts import colour
 from outercore.runs.report.findings import bottleneck, warnings
 from outercore.runs.report.runs import Recorded
 
@@ -173,3 +173,8 @@ def text_of(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(str(item) for item in value) or "-"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def score_text(value: float | None) -> str:
+    """A score with four digits."""
+    return "-" if value is None else f"{value:.4f}"
