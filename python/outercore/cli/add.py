@@ -1,4 +1,4 @@
-"""`outercore add`: features, labels, splits and arrays for a data set that is there."""
+"""`outercore add`: add features, labels, splits and arrays to a data set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXTS = "How files are written"
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What `outercore add` takes."""
+    """Options of `outercore add`."""
 
     data_set: options.DataSet
     features: Annotated[
@@ -71,11 +71,11 @@ class _Options:
         str | None,
         typer.Option(
             "--key",
-            help="Column of ids in tables of nodes, where it is not called `id` or the like.",
+            help="Column of ids in tables of nodes, if its name is not `id` or similar.",
         ),
     ] = None
     fill: Annotated[
-        float | None, typer.Option(help="What stands for missing values; `nan` keeps them.")
+        float | None, typer.Option(help="Value for missing entries; `nan` keeps them missing.")
     ] = None
     how: ArrayOptions
     overwrite: options.Overwrite = False
@@ -97,7 +97,7 @@ def add(arguments: _Options) -> None:
         outercore add papers --array year=years.csv --edge-array weight=w.npy
     """
     keeps_gaps = arguments.fill is not None and math.isnan(arguments.fill)
-    wanted = Additions(
+    additions = Additions(
         features=tuple(arguments.features or ()),
         labels=arguments.labels,
         splits=SplitChoice.parse(arguments.split or []),
@@ -111,9 +111,14 @@ def add(arguments: _Options) -> None:
     )
     how = replace(arguments.how, allow_nan=keeps_gaps)
     with console.bars(quiet=arguments.json) as progress:
-        found = add_arrays(
-            arguments.data_set, wanted, how, progress, console.note, overwrite=arguments.overwrite
+        summary = add_arrays(
+            arguments.data_set,
+            additions,
+            how,
+            progress,
+            console.note,
+            overwrite=arguments.overwrite,
         )
     console.result(
-        found, str(arguments.data_set), notable(found, always=()), as_json=arguments.json
+        summary, str(arguments.data_set), notable(summary, always=()), as_json=arguments.json
     )

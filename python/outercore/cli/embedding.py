@@ -368,8 +368,8 @@ class _Predict(_Search):
 def predict(arguments: _Predict) -> None:
     """Complete triples: give two of head, relation and tail, and get the best for the third.
 
-    Of a plain graph, which has no relations, one of `--head` and `--tail` is enough, and so it is
-    for the model `dot`, which knows none.
+    A plain graph and the model `dot` need no relation: there one of `--head` and `--tail` is
+    enough.
 
     **Examples**
 
@@ -389,12 +389,12 @@ def predict(arguments: _Predict) -> None:
     search |= arguments.scope(opened, "model")
     with _Answers(opened, arguments) as answers:
         if arguments.questions is None:
-            found = embeddings.predict(opened, **known, by_id=arguments.ids, **search)
-            answers.add_predictions(found)
+            predictions = embeddings.predict(opened, **known, by_id=arguments.ids, **search)
+            answers.add_predictions(predictions)
             return
         for group in read_questions(arguments.questions, opened, _GROUP, by_id=arguments.ids):
-            found = embeddings.predict(opened, by_id=True, **{**group, **search})
-            answers.add_predictions(found)
+            predictions = embeddings.predict(opened, by_id=True, **{**group, **search})
+            answers.add_predictions(predictions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -573,7 +573,7 @@ class _Answers:
         return [None] * len(ids) if seen is None else seen[ids].tolist()
 
     def _names(self, part: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
-        """A column of names, or of ids if the user wants them or there are no names."""
+        """A column of names, or of ids if the user wants ids or the run lacks names."""
         named = (self._embedding.named or self._embedding.typed) and not self._ids
         if (ids < 0).any():
             # A question without a relation.

@@ -20,7 +20,7 @@ def evaluate(
         Path, typer.Argument(help="Run directory, or the `model` in it.", show_default=False)
     ],
     data: Annotated[
-        Path | None, typer.Option("--data", help="Another data set than the run's own.")
+        Path | None, typer.Option("--data", help="Another data set than that of the run.")
     ] = None,
     split: Annotated[
         str, typer.Option(help="Split to score; `all` for every node, or graph.")
@@ -46,7 +46,7 @@ def evaluate(
 ) -> None:
     """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
 
-    A memory server is used where `outercore far put` has put the data set there.
+    Reads from a memory server if `outercore far put` has copied the data set there.
 
     **Examples**
 

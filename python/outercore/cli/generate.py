@@ -1,4 +1,4 @@
-"""`outercore generate`: graphs of any size, made up."""
+"""`outercore generate`: generate graphs of any size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ generate = typer.Typer(
 
 @dataclass(frozen=True, kw_only=True)
 class _Generated:
-    """What both commands take."""
+    """Options of both commands."""
 
     out: options.OutDataSet
     seed: SeedOption = 0
@@ -30,7 +30,7 @@ class _Generated:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rmat(_Generated):
-    """What `outercore generate rmat` takes."""
+    """Options of `outercore generate rmat`."""
 
     scale: Annotated[int, typer.Option(help="2^scale nodes.")]
     edge_factor: Annotated[int, typer.Option(help="Edges a node.")] = 16
@@ -53,7 +53,7 @@ def rmat(arguments: _Rmat) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Planted(_Generated):
-    """What `outercore generate planted` takes."""
+    """Options of `outercore generate planted`."""
 
     nodes: Annotated[int, typer.Option(help="Number of nodes.")]
     degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10

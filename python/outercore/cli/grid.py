@@ -1,4 +1,4 @@
-"""`outercore grid`: the edges as the compressed grid that algorithms read."""
+"""`outercore grid`: write the compressed grid of edges that algorithms read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from outercore.cli import console, options
 def grid(data_set: options.DataSet, json: options.Json = False, *, values: dict[str, Any]) -> None:
     """Write the edges a second time, compressed and in blocks, for `outercore run`.
 
-    `outercore run` does it by itself where it is missing; do it beforehand to have weights in it,
-    or to choose the order.
+    `outercore run` writes a missing grid itself. Write it before to include weights, or to choose
+    the order.
 
     **Examples**
 

@@ -1,4 +1,4 @@
-"""`outercore import`: edges, features, labels and splits become a data set."""
+"""`outercore import`: make a data set from edges, features, labels and splits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _OF_FOLDERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What `outercore import` takes."""
+    """Options of `outercore import`."""
 
     edges: Annotated[
         list[str] | None,
@@ -123,7 +123,7 @@ class _Options:
     fill: Annotated[
         float | None,
         typer.Option(
-            help="What stands for missing values of features and edges; `nan` keeps them."
+            help="Value for missing entries of features and edges; `nan` keeps them missing."
         ),
     ] = None
     how: ImportOptions
@@ -141,8 +141,8 @@ class _Options:
         list[str] | None,
         typer.Option(
             "--nodes",
-            help="Number of nodes, where some have no edge; or `FILE:KEY`, a table with a row a "
-            "node, and the column by which files name it. With several node types `TYPE=FILE:KEY` "
+            help="Number of nodes, if some have no edge; or `FILE:KEY`: a table with a row for "
+            "each node, and its column of names. With several node types `TYPE=FILE:KEY` "
             "or `TYPE=COUNT`; may be repeated, also for several files of one type.",
         ),
     ] = None
@@ -189,8 +189,8 @@ class _Options:
     relation: Annotated[
         str | None,
         typer.Option(
-            help="Of a data set of triples, made into a graph: the edges of one relation; those of "
-            "all by default.",
+            help="For a graph from a data set of triples: the relation whose edges to take; all by "
+            "default.",
             rich_help_panel=_TRIPLES,
         ),
     ] = None
@@ -233,16 +233,16 @@ def import_(context: typer.Context, arguments: _Options) -> None:
 
         outercore import shop/ --add-reverse --label purchase.late --out shop-graph
     """
-    with piped(arguments.edges or (), arguments.out, overwrite=arguments.how.overwrite) as found:
+    with piped(arguments.edges or (), arguments.out, overwrite=arguments.how.overwrite) as files:
 
         def note(text: str) -> None:
-            console.note(found.named(text))
+            console.note(files.named(text))
 
-        _import(context, replace(arguments, edges=found.files), note)
+        _import(context, replace(arguments, edges=files.files), note)
 
 
 def _import(context: typer.Context, arguments: _Options, note: Callable[[str], object]) -> None:
-    """Imports what the files describe; `note` shows how they were understood."""
+    """Imports the files; `note` prints how they were read."""
     if arguments.edge_types:
         _import_types(context, arguments)
     elif not arguments.edges:
@@ -251,8 +251,8 @@ def _import(context: typer.Context, arguments: _Options, note: Callable[[str], o
         )
     elif arguments.triples:
         _import_facts(context, arguments, note)
-    elif len(arguments.edges) == 1 and (found := _folder(arguments.edges[0])) is not None:
-        _import_folder(context, arguments, found)
+    elif len(arguments.edges) == 1 and (folder := _folder(arguments.edges[0])) is not None:
+        _import_folder(context, arguments, folder)
     else:
         _import_edges(context, arguments, note)
 
@@ -260,7 +260,7 @@ def _import(context: typer.Context, arguments: _Options, note: Callable[[str], o
 def _import_facts(
     context: typer.Context, arguments: _Options, note: Callable[[str], object]
 ) -> None:
-    """A knowledge graph."""
+    """Imports a knowledge graph."""
     known = ("triples", *options.WITH_TRIPLES)
     _refuse(context, lambda name: name not in known, "does not go with `--triples`")
     how = replace(
@@ -274,7 +274,7 @@ def _import_facts(
         command=options.command_line(),
     )
     with console.bars(quiet=arguments.json) as progress:
-        found = import_triples(
+        summary = import_triples(
             arguments.edges or [],
             arguments.out,
             valid=arguments.valid,
@@ -283,19 +283,19 @@ def _import_facts(
             progress=progress,
             note=note,
         )
-    rows = notable(found, ("entities", "relations"))
-    console.result(found, str(arguments.out), rows, as_json=arguments.json)
+    rows = notable(summary, ("entities", "relations"))
+    console.result(summary, str(arguments.out), rows, as_json=arguments.json)
 
 
 def _import_types(context: typer.Context, arguments: _Options) -> None:
-    """A graph of several types of nodes and edges."""
+    """Imports a graph of several types of nodes and edges."""
     known = {*_OF_TYPED, *options.OF_EACH_IMPORT}
     _refuse(context, lambda name: name not in known, "does not go with `--edges`")
     inputs = _typed_inputs(arguments)
     how = replace(arguments.how, allow_nan=_keeps_gaps(arguments), command=options.command_line())
     with console.bars(quiet=arguments.json) as progress:
-        found = import_typed(inputs, arguments.out, how, progress, console.note)
-    _show_types(arguments, found)
+        summary = import_typed(inputs, arguments.out, how, progress, console.note)
+    _show_types(arguments, summary)
 
 
 def _folder(text: str) -> Folder | None:
@@ -303,13 +303,13 @@ def _folder(text: str) -> Folder | None:
     return folder_of(hetero_directory(text) or Path(text))
 
 
-def _import_folder(context: typer.Context, arguments: _Options, found: Folder) -> None:
-    """A folder that describes a graph of several types."""
-    known = {*_OF_FOLDERS, *options.OF_EACH_IMPORT, *found.options}
-    _refuse(context, lambda name: name not in known, f"does not go with {found.what}")
+def _import_folder(context: typer.Context, arguments: _Options, folder: Folder) -> None:
+    """Imports a folder that describes a graph of several types."""
+    known = {*_OF_FOLDERS, *options.OF_EACH_IMPORT, *folder.options}
+    _refuse(context, lambda name: name not in known, f"does not go with {folder.what}")
     inputs = _typed_inputs(arguments)
     how = replace(arguments.how, allow_nan=_keeps_gaps(arguments), command=options.command_line())
-    source = found.open(inputs, how)
+    source = folder.open(inputs, how)
     with console.bars(quiet=arguments.json) as progress:
         summary = write_typed(
             source, arguments.out, how, progress, console.note, dangling=inputs.dangling
@@ -318,7 +318,7 @@ def _import_folder(context: typer.Context, arguments: _Options, found: Folder) -
 
 
 def _typed_inputs(arguments: _Options) -> TypedInputs:
-    """What is arguments about several types of nodes."""
+    """The inputs of a graph with several types."""
     if arguments.dangling not in ("refuse", "drop"):
         raise InvalidError(f"--dangling: expected refuse or drop; found `{arguments.dangling}`")
     return TypedInputs(
@@ -341,12 +341,12 @@ def _keeps_gaps(arguments: _Options) -> bool:
     return arguments.fill is not None and math.isnan(arguments.fill)
 
 
-def _show_types(arguments: _Options, found: dict[str, Any]) -> None:
-    """What was imported, with a table of node types and one of edge types."""
+def _show_types(arguments: _Options, summary: dict[str, Any]) -> None:
+    """Prints the counts of an import, a table of node types and a table of edge types."""
     # Tables of types follow, so of each array only what is missing in it is listed.
     gaps = ("nan", "infinite", "unlabelled")
     counts: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in summary.items():
         if name.startswith("names/"):
             continue
         if "/" in name:
@@ -354,7 +354,7 @@ def _show_types(arguments: _Options, found: dict[str, Any]) -> None:
         elif name != "node_types":
             counts[name] = value
     if arguments.json:
-        counts = found
+        counts = summary
     console.result(counts, str(arguments.out), notable(counts), as_json=arguments.json)
     if not arguments.json:
         types(outercore.open(arguments.out))
@@ -363,7 +363,7 @@ def _show_types(arguments: _Options, found: dict[str, Any]) -> None:
 def _import_edges(
     context: typer.Context, arguments: _Options, note: Callable[[str], object]
 ) -> None:
-    """Any other graph."""
+    """Imports any other graph."""
     _refuse(context, lambda name: name in options.OF_TRIPLES, "expected `--triples` with it")
     only_typed = ("add_reverse", "dangling")
     _refuse(context, lambda name: name in only_typed, "expected `--edges` with it")
@@ -404,7 +404,7 @@ def _import_edges(
             if arguments.graph_ids is not None:
                 raise InvalidError(
                     "--graph-ids: does not go with `--ids dictionary`\n"
-                    "hint: number the nodes from 0, those of a graph after each other"
+                    "hint: number the nodes from 0, graph after graph"
                 )
             with NamedInputs(inputs, arguments.out) as named:
                 summary = _write(context, named.build(progress), arguments, chosen, progress, note)
@@ -438,37 +438,37 @@ def _write(
     return summary
 
 
-def _only(option: str, arguments: list[str] | None) -> str | None:
-    """The value of an option that only several node types repeat."""
-    if arguments is None or not arguments:
+def _only(option: str, texts: list[str] | None) -> str | None:
+    """The value of an option that may be repeated only for several node types."""
+    if texts is None or not texts:
         return None
-    if len(arguments) > 1:
+    if len(texts) > 1:
         raise InvalidError(
-            f"{option}: expected once, found {len(arguments)} times\n"
+            f"{option}: expected once, found {len(texts)} times\n"
             "hint: several node types have `--edges SOURCE,RELATION,TARGET=FILE`"
         )
-    return arguments[0]
+    return texts[0]
 
 
-def _nodes(arguments: str | None) -> tuple[int | None, str | None]:
+def _nodes(text: str | None) -> tuple[int | None, str | None]:
     """The number of nodes, or the table that names them."""
-    if arguments is None:
+    if text is None:
         return None, None
     try:
-        return int(arguments), None
+        return int(text), None
     except ValueError:
         pass
     try:
-        return None, str(FileSpec.parse(arguments))
+        return None, str(FileSpec.parse(text))
     except NotFoundError:
         raise InvalidError(
-            f"--nodes: expected a number, or a file as FILE:KEY, found `{arguments}`\n"
+            f"--nodes: expected a number, or a file as FILE:KEY, found `{text}`\n"
             "hint: several node types have `--edges SOURCE,RELATION,TARGET=FILE`"
         ) from None
 
 
 def _refuse(context: typer.Context, wrong: Callable[[str], bool], why: str) -> None:
-    """Errors: `InvalidError` for an option of the user that has no effect here."""
+    """Errors: `InvalidError` for an option of the user without effect here."""
     for name, option in options.set_on_command_line(context).items():
         if wrong(name):
             raise InvalidError(f"{option}: {why}")
@@ -477,7 +477,7 @@ def _refuse(context: typer.Context, wrong: Callable[[str], bool], why: str) -> N
 def notable(
     summary: dict[str, Any], always: tuple[str, ...] = ("nodes", "edges")
 ) -> list[tuple[str, str]]:
-    """The counts, without the many that are zero or do not apply to an array."""
+    """The counts, without zeros and counts that do not apply to an array."""
     return [
         (name, value)
         for name, value in flat(_with_texts(summary))
@@ -491,12 +491,12 @@ def notable(
 
 
 def _with_texts(summary: dict[str, Any]) -> dict[str, Any]:
-    """The summary with the texts of nodes by their names: `texts/node.title` has so many rows."""
-    found = dict(summary)
+    """The summary with the number of texts by name, such as `texts/node.title`."""
+    counts_by_name = dict(summary)
     for name, counts in summary.items():
         kind, _, part = name.removeprefix("names/").rpartition(".")
         of_type, _, text = kind.rpartition(".")
         if name.startswith("names/") and part == "offsets" and of_type and text != KEY:
-            # A text ends where the next one begins, so there is an offset more.
-            found[f"texts/{kind}"] = {"rows": counts["rows"] - 1}
-    return found
+            # The last text has an offset for its end, too.
+            counts_by_name[f"texts/{kind}"] = {"rows": counts["rows"] - 1}
+    return counts_by_name

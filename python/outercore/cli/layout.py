@@ -1,4 +1,4 @@
-"""`outercore layout`: the features a second time, laid out for serving."""
+"""`outercore layout`: write a copy of the features in the order or type for serving."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def layout(
 ) -> None:
     """Write the features a second time for `outercore serve`, in another order or as int8.
 
-    The features themselves stay as they are. A server uses an exact layout by itself, and an int8
-    layout where int8 is asked for.
+    The features themselves stay unchanged. A server always uses an exact layout. It uses
+    an int8 layout with `--precision int8`.
 
     **Examples**
 
@@ -42,6 +42,6 @@ def layout(
     with console.bars(quiet=json) as progress:
         summary = build_layout(data_set, progress=progress, **values)
     was_there = "" if summary["written"] else ", there already"
-    shown = {**summary, "order": summary["order"]["method"]}
-    rows = flat(shown, sizes=("input", "bytes", "places", "written"))
+    counts = {**summary, "order": summary["order"]["method"]}
+    rows = flat(counts, sizes=("input", "bytes", "places", "written"))
     console.result(summary, f"layout of {data_set}{was_there}", rows, as_json=json)

@@ -1,4 +1,4 @@
-"""`outercore memory-server`: lends memory of this machine to others."""
+"""`outercore memory-server`: lend memory of this machine to other machines."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def memory_server(
 ) -> None:
     """Lend memory to `outercore run` and `outercore train` on this machine or others.
 
-    Clients must know the token; data is not encrypted, so keep the addresses within a network that
-    you trust. Ends with Ctrl-C or SIGTERM; then all that it held is gone.
+    Clients need the token. Data is not encrypted: use only addresses in a network that you trust.
+    Ends with Ctrl-C or SIGTERM; the data of all clients is then lost.
 
     **Examples**
 
@@ -59,13 +59,13 @@ def memory_server(
     stop = StopRequest()
     with stop_on_signals(stop), MemoryServer(**values) as server:
         if json:
-            told = {"addresses": server.addresses, "size": wanted, "process": os.getpid()}
-            console.json_data(told, indent=None)
+            ready = {"addresses": server.addresses, "size": wanted, "process": os.getpid()}
+            console.json_data(ready, indent=None)
         else:
             for address in server.addresses:
                 console.data(f"listening on {address}, lending {format_size(wanted)}")
-        # Looked at again and again: a signal that comes before the wait begins does not end it.
+        # Polls, because a signal just before the wait would not end it.
         while not stop.wait(_WAIT_S):
             pass
     if not json:
-        console.note("stopped: all memory is given back")
+        console.note("stopped: all memory is free")

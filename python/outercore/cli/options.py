@@ -1,4 +1,4 @@
-"""Options of commands: those of a dataclass, a configuration or a function, and shared ones."""
+"""Options of commands, from a dataclass, a configuration or a function; shared options."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show
 Network = Annotated[
     str | None,
     typer.Option(
-        help="Of a model of your own: the code of its network, `FILE.py:NAME`.", show_default=False
+        help="For a custom model: the code of its network, `FILE.py:NAME`.", show_default=False
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -97,7 +97,7 @@ def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     parameters: list[inspect.Parameter] = []
     described = {field.path: field for field in fields(kind)}
     groups: dict[str, Any] = {}
-    # A base class may stand in another module, where its annotations are names.
+    # Annotations of a base class in another module are names of that module.
     hints = get_type_hints(kind, include_extras=True)
     for name, plain in inspect.signature(kind).parameters.items():
         hint = hints[name]
@@ -202,7 +202,7 @@ def parameter(
 
 
 def flags(kind: Kind, metavars: Mapping[str, str] | None = None) -> list[inspect.Parameter]:
-    """The options with a flag of their own; for a configuration also `--set` for the others."""
+    """The options with a flag; a configuration also gets `--set` for the others."""
     known = metavars or {}
     parameters = [
         parameter(field, optional=True, metavar=known.get(name))
@@ -219,7 +219,7 @@ def _setting(known: Iterable[str]) -> Any:
     described = typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Set an option that has no flag; docs/options.md lists all. May be repeated.",
+        help="Set an option without a flag; docs/options.md lists all. May be repeated.",
         show_default=False,
         autocompletion=completing(known),
     )

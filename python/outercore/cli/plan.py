@@ -76,7 +76,7 @@ def _require_no_other_job(words: list[str]) -> None:
 
 
 class _TrainByDefault(TyperGroup):
-    """`plan DATASET` is `plan train DATASET`; options may also stand before the job."""
+    """`plan DATASET` means `plan train DATASET`; options may also come before the job."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Puts the job first."""
@@ -116,7 +116,7 @@ def plan_embed(
     score: Score = None,
     triples_per_second: Annotated[
         float | None,
-        typer.Option(help="What this machine trains; measured for a second by default."),
+        typer.Option(help="Training rate of this machine; measured for a second by default."),
     ] = None,
     bandwidth: Annotated[
         str | None,
@@ -132,10 +132,10 @@ def plan_embed(
     """Show how an embedding would use its memory, before anything is embedded.
 
     Takes the options of `outercore embed`. Shows how long an epoch, a validation and the final
-    figures take. For each order of partitions: buffer states, bytes that an epoch moves, triples
-    that it reads, swaps with something to train meanwhile, expected seconds, and whether computing
-    hides the I/O (theorem 3 of Legend). Triples are taken to be spread evenly; a run that counts
-    others may choose other partitions.
+    metrics take. For each order of partitions: buffer states, bytes that an epoch moves, triples
+    that it reads, swaps during training, expected seconds, and whether computing hides the I/O
+    (theorem 3 of Legend). The plan assumes that triples are spread evenly. A run counts them, and
+    may choose other partitions.
 
     **Examples**
 

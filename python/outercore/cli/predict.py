@@ -1,4 +1,4 @@
-"""`outercore predict`: what a trained model says of all nodes, all graphs, or listed edges."""
+"""`outercore predict`: write predictions for all nodes, all graphs, or listed edges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def predict(
     edges: Annotated[
         str | None,
         typer.Option(
-            help="Of a model of edges: the pairs to score, as a text, Parquet or `.npy` of ids or "
+            help="For a model of edges: the pairs to score, as a text, Parquet or `.npy` of ids or "
             "names; `FILE:SOURCE,TARGET` chooses columns."
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""`outercore probe`: what can this device do?"""
+"""`outercore probe`: measure a device."""
 
 from __future__ import annotations
 

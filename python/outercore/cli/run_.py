@@ -155,7 +155,7 @@ def job_of(algorithm: str, arguments: dict[str, Any]) -> Job:
 def _start(job: Job) -> None:
     """Runs or plans an algorithm, writes its results, and prints them.
 
-    Errors: those of `outercore.analytics.start`, and `InterruptError` after Ctrl-C.
+    Errors: as `outercore.analytics.start`, and `InterruptError` after Ctrl-C.
     """
     own = dict(job.options)
     personalization = own.pop("personalization", None)
@@ -189,7 +189,7 @@ def _start(job: Job) -> None:
 def _resume(directory: Path, changes: dict[str, Any], *, json: bool) -> None:
     """Resumes a run, and prints its result.
 
-    Errors: those of `outercore.analytics.resume`.
+    Errors: as `outercore.analytics.resume`.
     """
     opened = AnalysisDirectory.open(directory)
     config = opened.config()

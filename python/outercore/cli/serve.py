@@ -1,4 +1,4 @@
-"""`outercore serve`: predictions over HTTP, next to the data."""
+"""`outercore serve`: answer requests for predictions over HTTP."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.serving.server import Server, ServerConfig
 
 _LOOK_S = 0.5
-"""Seconds between two looks at whether the server is still there."""
+"""Seconds between two checks that the server still runs."""
 
 
 @dataclass(frozen=True)
 class _Options:
-    """What `outercore serve` takes."""
+    """Options of `outercore serve`."""
 
     data_set: options.DataSet
     model: Annotated[
@@ -36,8 +36,8 @@ class _Options:
 def serve(arguments: _Options) -> None:
     """Answer requests for predictions: sample, gather and compute where the data is.
 
-    Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, once all that waits
-    is answered. With --json each event is a line of JSON.
+    Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, after the waiting
+    requests are answered. With --json each event is a line of JSON.
 
     **Example**
 
@@ -74,13 +74,13 @@ def _described(server: Server, config: ServerConfig) -> dict[str, Any]:
 
 
 def _json(event: str, **more: Any) -> None:
-    """A line for a log: when it was, what happened, and more about it."""
+    """Prints an event as a line of JSON, with its time."""
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     console.json_data({"time": now, "event": event, **more}, indent=None)
 
 
 def _text(event: str, **more: Any) -> None:
-    """The same for people."""
+    """Prints an event for people."""
     match event:
         case "ready":
             grpc = f" and {more['grpc']} (gRPC)" if more["grpc"] else ""
@@ -94,4 +94,4 @@ def _text(event: str, **more: Any) -> None:
         case "failure":
             console.note(f"a request failed: {more['text']}")
         case "stopped":
-            console.note("stopped: everything that waited is answered")
+            console.note("stopped: all waiting requests were answered")
