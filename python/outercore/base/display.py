@@ -1,4 +1,4 @@
-"""How results look where somebody prints them: a few lines of text, a table in a notebook."""
+"""Results for people: a few lines of text in a terminal, a table in a notebook."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class ShortRepr:
 
 
 class Forecast(Shown, dict[str, Any]):
-    """What epochs will take: a dictionary, shown by seconds, bytes and the bottleneck."""
+    """A forecast of epochs: a dictionary, printed by seconds, bytes and bottleneck."""
 
     def epoch_rows(self) -> list[tuple[str, str]]:
-        """What the first and a later epoch take."""
+        """Time, bytes and bottleneck of the first and of a later epoch."""
         rows = []
         for key, name in (("first_epoch", "first epoch"), ("later_epochs", "later epochs")):
             if one := self.get(key):
@@ -71,7 +71,7 @@ class Forecast(Shown, dict[str, Any]):
 
 
 def html_table(title: str, rows: Rows) -> str:
-    """A title above a table of names and values, without any style of its own."""
+    """A title above a table of names and values, in the style of the notebook."""
     cells = "".join(
         f"<tr><th style='text-align: left'>{escape(name)}</th>"
         f"<td style='text-align: left'>{escape(value)}</td></tr>"
@@ -106,7 +106,7 @@ def _is_array(value: Any) -> bool:
 
 
 def words(key: str) -> str:
-    """A key as people read it; the key of an array stays as it is, that of an edge type has commas.
+    """A key in words; the key of an array stays unchanged, an edge type gets commas.
 
     Example:
         >>> words("bytes_per_arc"), words("epoch_seconds"), words("latency_s")

@@ -1,4 +1,4 @@
-"""The sections and figures of a report about graph algorithms."""
+"""Sections and charts of graph algorithms."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _TIERS = (
     ("disk", "disk", "#ff725c"),
 )
 _MOST_POINTS = 400
-"""Of a line; a search on a road network makes thousands of passes."""
+"""Most points of a line: a search on a road network makes thousands of passes."""
 
 
 def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
-    """What was found, what it cost, pass by pass, and how memory was divided."""
+    """A summary of each run, then costs, passes, memory and results."""
     counters = [
-        # A list has a value a pass, and a figure of its own.
+        # `by_pass` is a list with an entry for each pass, which charts show.
         dict(flat({name: value for name, value in run.counters.items() if name != "by_pass"}))
         for run in runs
     ]
@@ -83,7 +83,7 @@ def _share(value: float | None) -> str:
 
 
 def seconds(runs: Sequence[AlgorithmRun]) -> go.Figure:
-    """Seconds of each run: preparing, passes, and what lies between and after them."""
+    """Seconds of each run: preparation, passes, and the rest."""
     unit = time_unit(run.prepare_seconds + run.seconds for run in runs)
     figure = _by_run("Time", unit.name)
     parts: Sequence[tuple[str, Callable[[AlgorithmRun], float], str]] = (
@@ -99,7 +99,7 @@ def seconds(runs: Sequence[AlgorithmRun]) -> go.Figure:
 def read(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Bytes that passes took from each tier."""
     unit = byte_unit(sum(run.bytes_by_tier.values()) for run in runs)
-    figure = _by_run("Where the edges came from", unit.name)
+    figure = _by_run("Sources of the edges", unit.name)
     for key, name, chosen in _TIERS:
         sizes = unit.of(run.bytes_by_tier.get(key, 0) for run in runs)
         if any(sizes):
@@ -108,7 +108,7 @@ def read(runs: Sequence[AlgorithmRun]) -> go.Figure:
 
 
 def busy(runs: Sequence[AlgorithmRun]) -> go.Figure:
-    """Device against cores: which of them was the limit."""
+    """Share of the time that the device and the cores were busy."""
     figure = _by_run("Busy during passes", "share of the seconds")
     for name, chosen in (("device", "#ff725c"), ("cores", "#4269d0")):
         _stack(figure, runs, name, [run.counters.get(f"{name}_busy", 0.0) for run in runs], chosen)
@@ -119,12 +119,12 @@ def busy(runs: Sequence[AlgorithmRun]) -> go.Figure:
 
 def seconds_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Seconds of each pass."""
-    return _lines("Time by pass", time_unit, runs, lambda one: one.get("seconds", 0.0))
+    return _lines("Time by pass", time_unit, runs, lambda counters: counters.get("seconds", 0.0))
 
 
 def bytes_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Bytes that arrived during each pass, far memory included."""
-    return _lines("Read by pass", byte_unit, runs, lambda one: one.get("bytes", 0))
+    return _lines("Read by pass", byte_unit, runs, lambda counters: counters.get("bytes", 0))
 
 
 def memory(run: AlgorithmRun) -> go.Figure:
@@ -146,7 +146,7 @@ def memory(run: AlgorithmRun) -> go.Figure:
 
 
 def _pass_seconds(run: AlgorithmRun) -> float:
-    """Within passes; all of them where they were not told apart."""
+    """Seconds within passes; of the whole run if passes were not measured."""
     return run.counters.get("pass_seconds", run.seconds)
 
 
@@ -156,7 +156,7 @@ def _lines(
     runs: Sequence[AlgorithmRun],
     value: Callable[[Mapping[str, Any]], float],
 ) -> go.Figure:
-    thinned = [_thinned([value(one) for one in run.passes]) for run in runs]
+    thinned = [_thinned([value(counters) for counters in run.passes]) for run in runs]
     unit = unit_of(value for _, values in thinned for value in values)
     figure = empty(title, "pass", unit.name)
     for place, (run, (numbers, values)) in enumerate(zip(runs, thinned, strict=True)):
@@ -167,7 +167,7 @@ def _lines(
 
 
 def _thinned(values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Passes, counted from 1, and their values; means of neighbours where there are too many."""
+    """Numbers of passes from 1, and their values; means of neighbours for many passes."""
     width = -(-len(values) // _MOST_POINTS) or 1
     numbers, means = [], []
     for first in range(0, len(values), width):

@@ -1,4 +1,4 @@
-"""Figures of a report: their style, and the figures of every run in epochs."""
+"""Style of the charts of a report, and the charts of every run with epochs."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _SPAN_COLOURS = {
 
 
 def colour(place: int) -> str:
-    """The colour of a run by its place in the report."""
+    """The colour of a run, by its position in the report."""
     return RUN_COLOURS[place % len(RUN_COLOURS)]
 
 
 def line(figure: go.Figure, name: str, x: list[Any], y: list[Any], place: int) -> None:
-    """Adds a line; its points are marked where they are few."""
+    """Adds a line; a line of few points has markers."""
     mode = "lines+markers" if len(x) < 40 else "lines"
     figure.add_scatter(x=x, y=y, name=name, mode=mode, line={"color": colour(place), "width": 2.5})
 
 
 def empty(title: str, x: str, y: str) -> go.Figure:
-    """A figure in the style of the page, with nothing in it."""
+    """An empty chart in the style of the page."""
     figure = go.Figure()
     figure.update_layout(
         title={"text": title, "font": {"size": 15}, "x": 0, "xref": "paper"},
@@ -60,7 +60,7 @@ def empty(title: str, x: str, y: str) -> go.Figure:
 
 
 def counted(figure: go.Figure, most: int) -> None:
-    """Has the x axis, which counts from 1 to `most`, about ten ticks at whole numbers."""
+    """Sets about ten ticks at whole numbers on an x axis from 1 to `most`."""
     step = next(
         times * power
         for power in (10**digits for digits in range(18))
@@ -69,13 +69,13 @@ def counted(figure: go.Figure, most: int) -> None:
     )
     figure.update_xaxes(tick0=0, dtick=step, tickformat=",d")
     if most == 1:
-        # Around a single point Plotly takes 0 to 2, and the 0 touches that of the other axis.
+        # For a single point Plotly chooses 0 to 2, and the two zeros of the axes touch.
         figure.update_xaxes(range=[0.5, 1.5])
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit in which an axis has numbers that people read."""
+    """A unit of an axis."""
 
     name: str
     size: float
@@ -97,7 +97,7 @@ def byte_unit(values: Iterable[float]) -> Unit:
 
 
 def time_unit(values: Iterable[float]) -> Unit:
-    """The same of seconds; hours only where there are several."""
+    """The same for seconds; hours only above three hours."""
     units = [Unit("microseconds", 1e-6), Unit("milliseconds", 1e-3), Unit("seconds", 1.0)]
     most = max(values, default=0.0)
     return Unit("hours", 3600.0) if most > 3 * 3600 else _unit(units, [most])
@@ -109,7 +109,7 @@ def _unit(units: Sequence[Unit], values: Iterable[float]) -> Unit:
 
 
 def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figure:
-    """Parts of a memory budget in bytes, side by side; what they leave is free."""
+    """Parts of a memory budget in bytes, side by side; the rest is free."""
     unit = byte_unit([budget])
     figure = empty(title, unit.name, "")
     whole = {**parts, "free": max(budget - sum(parts.values()), 0)}
@@ -124,7 +124,7 @@ def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figu
                 marker={"color": chosen},
                 hovertemplate=f"{name}: {format_size(size)}<extra></extra>",
             )
-    # The plot is low: at the usual share of its height the legend would cover the axis.
+    # The chart is low: at the usual distance the legend would cover the axis.
     legend = {"y": -0.5, "traceorder": "normal"}
     figure.update_layout(barmode="stack", height=240, hovermode="closest", legend=legend)
     figure.update_yaxes(showticklabels=False)
@@ -139,7 +139,7 @@ def shares(
     whole: Sequence[float],
     chosen: str,
 ) -> None:
-    """Adds one state of several as a share of the time of each name, lying bars."""
+    """Adds a state as horizontal bars: its share of the time of each name."""
     figure.add_bar(
         y=list(names),
         x=[part / total if total else 0.0 for part, total in zip(seconds, whole, strict=True)],
@@ -160,7 +160,7 @@ def loss(runs: Sequence[EpochRun]) -> go.Figure:
 
 
 def scores(runs: Sequence[Run | EmbeddingRun]) -> list[go.Figure]:
-    """Validation score by epoch, a figure for each metric."""
+    """Validation score by epoch, a chart for each metric."""
     return [score(runs, metric) for metric in sorted({run.metric for run in runs})]
 
 
@@ -171,9 +171,10 @@ def score(runs: Sequence[Run | EmbeddingRun], metric: str) -> go.Figure:
         if run.metric != metric:
             continue
         scored = [epoch for epoch in run.epochs if epoch["score"] is not None]
-        numbers, scores = [one["epoch"] + 1 for one in scored], [one["score"] for one in scored]
+        numbers = [epoch["epoch"] + 1 for epoch in scored]
+        scores = [epoch["score"] for epoch in scored]
         line(figure, run.name, numbers, scores, place)
-        # The last epoch that was the best so far.
+        # The last epoch marked as best so far is the best of all.
         best = max((at for at, epoch in enumerate(scored) if epoch["best"]), default=None)
         if best is not None:
             figure.add_scatter(
@@ -198,7 +199,7 @@ def throughput(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
 
 
 def timeline(run: EpochRun) -> go.Figure:
-    """What the run did when."""
+    """Phases of a run over time."""
     figure = empty(f"Timeline of {run.name}", "", "")
     gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
     return figure
@@ -210,7 +211,7 @@ def gantt(
     key: str,
     colours: Mapping[str, str],
 ) -> None:
-    """Adds spans as lying bars, one line for each name that stands under `key`."""
+    """Adds spans as horizontal bars, one line for each name under `key`."""
     unit = time_unit(span["end_s"] for span in spans)
     figure.update_xaxes(title=unit.name)
     names = dict.fromkeys(span[key] for span in spans)
@@ -236,6 +237,6 @@ def gantt(
 
 
 def by_epoch(figure: go.Figure, runs: Sequence[EpochRun]) -> go.Figure:
-    """Numbers the x axis of a figure by the epochs of its runs."""
+    """Sets ticks for the epochs of the runs on the x axis."""
     counted(figure, max((number for run in runs for number in run.numbers), default=1))
     return figure

@@ -1,4 +1,4 @@
-"""The sections and figures of a report about embeddings."""
+"""Sections and charts of embedding runs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST_STATES = 1500
 
 
 def sections(runs: Sequence[EmbeddingRun]) -> list[str]:
-    """Figures with their protocols first, then curves, then what moved and where memory went."""
-    parts = dict.fromkeys(one["part"] for run in runs for one in run.metrics)
+    """Metrics with their protocols, then curves, partitions, time and memory."""
+    parts = dict.fromkeys(metric["part"] for run in runs for metric in run.metrics)
     moving = [run for run in runs if run.order]
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
-        *(["<h2>Figures</h2>", grid(*(figures(runs, one) for one in parts))] * bool(parts)),
+        *(["<h2>Metrics</h2>", grid(*(metrics(runs, part) for part in parts))] * bool(parts)),
         *(_figures(run) for run in runs if run.metrics),
         "<h2>Learning</h2>",
         grid(loss(runs), *scores(runs), throughput(runs)),
@@ -67,12 +67,12 @@ def _summary(run: EmbeddingRun, place: int) -> str:
 
 
 def _figures(run: EmbeddingRun) -> str:
-    """Every figure in a row with its protocol; without it a figure means nothing."""
+    """A table of all metrics; each row names its protocol."""
     rows = []
-    for one in run.metrics:
+    for metric in run.metrics:
         for name in ("filtered", "raw"):
-            if one.get(name) is not None:
-                rows.append(_row(one["part"], name, one[name], one["protocol"]))
+            if metric.get(name) is not None:
+                rows.append(_row(metric["part"], name, metric[name], metric["protocol"]))
     titles = (
         "part",
         "",
@@ -108,7 +108,7 @@ def _row(part: str, name: str, figures: dict[str, Any], protocol: str) -> str:
 
 
 def moved(run: EmbeddingRun) -> go.Figure:
-    """Bytes that epochs read and wrote beside those of the plan."""
+    """Bytes that each epoch read and wrote, and the planned bytes."""
     keys = (("bytes_read", "read", "#4269d0"), ("bytes_written", "written", "#ff725c"))
     planned = run.order["bytes_between"]
     by_key = {key: [epoch["counters"].get(key, 0) for epoch in run.epochs] for key, _, _ in keys}
@@ -129,15 +129,14 @@ def moved(run: EmbeddingRun) -> go.Figure:
 
 
 def waits(run: EmbeddingRun) -> go.Figure:
-    """Seconds of swaps by epoch: those behind which something was trained, and the others; and
-    those of waiting for triples."""
-    counters = [epoch["counters"] for epoch in run.epochs]
-    waited = [one.get("waited_s", 0.0) for one in counters]
+    """Seconds of each epoch in hidden swaps, in other swaps, and in waits for triples."""
+    epochs = [epoch["counters"] for epoch in run.epochs]
+    waited = [epoch.get("waited_s", 0.0) for epoch in epochs]
     hidden = [
-        max(one.get("swap_s", 0.0) - wait, 0.0) for one, wait in zip(counters, waited, strict=True)
+        max(epoch.get("swap_s", 0.0) - wait, 0.0)
+        for epoch, wait in zip(epochs, waited, strict=True)
     ]
-    # A run of an earlier release has not counted them.
-    for_triples = [one.get("triples_waited_s", 0.0) for one in counters]
+    for_triples = [epoch.get("triples_waited_s", 0.0) for epoch in epochs]
     unit = time_unit(map(sum, zip(hidden, waited, for_triples, strict=True)))
     figure = empty(f"Swaps and waits: {run.name}", "epoch", unit.name)
     for name, seconds, chosen in (
@@ -152,23 +151,22 @@ def waits(run: EmbeddingRun) -> go.Figure:
 
 
 def order(run: EmbeddingRun) -> go.Figure:
-    """The order of partitions as a grid: which ones are in memory in which buffer state."""
-    found = run.order
-    states: list[list[int]] = found["states"]
-    shown = states[:_MOST_STATES]
+    """The order as a grid: the partitions in memory in each buffer state."""
+    states: list[list[int]] = run.order["states"]
+    first = states[:_MOST_STATES]
     count = run.record["plan"]["partitions"]
-    title = f"Order `{found['kind']}` of {run.name}: {len(states):,} buffer states"
-    if len(shown) < len(states):
-        title += f", the first {len(shown):,} shown"
+    title = f"Order `{run.order['kind']}` of {run.name}: {len(states):,} buffer states"
+    if len(first) < len(states):
+        title += f", the first {len(first):,} shown"
     figure = empty(title, "buffer state", "partition")
-    before: set[int] = set()
-    # 1: in memory; 2: came with this state.
+    previous: set[int] = set()
+    # 1: in memory; 2: read for this state.
     columns = []
-    for state in shown:
+    for state in first:
         columns.append(
-            [(2 if part not in before else 1) if part in state else 0 for part in range(count)]
+            [(2 if part not in previous else 1) if part in state else 0 for part in range(count)]
         )
-        before = set(state)
+        previous = set(state)
     figure.add_heatmap(
         z=[list(row) for row in zip(*columns, strict=True)],
         zmin=0,
@@ -182,7 +180,7 @@ def order(run: EmbeddingRun) -> go.Figure:
             [1.0, "#4269d0"],
         ],
         showscale=False,
-        xgap=0.5 if len(shown) < 200 else 0,
+        xgap=0.5 if len(first) < 200 else 0,
         ygap=0.5 if count < 100 else 0,
         hovertemplate="state %{x}, partition %{y}<extra></extra>",
     )
@@ -195,22 +193,22 @@ def memory(run: EmbeddingRun) -> go.Figure:
     """How the budget was divided."""
     plan = run.record["plan"]
     figure = budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
-    # Room for the names of all parts.
+    # Leaves room for the names of all parts.
     figure.update_layout(height=320, legend={"y": -0.3})
     return figure
 
 
-def figures(runs: Sequence[EmbeddingRun], part: str) -> go.Figure:
-    """MRR by protocol: the same tables, asked in different ways."""
+def metrics(runs: Sequence[EmbeddingRun], part: str) -> go.Figure:
+    """MRR by protocol."""
     figure = empty(f"MRR of the {part} triples by protocol", "", "MRR")
     for name in ("filtered", "raw"):
         labels, values = [], []
         for run in runs:
-            for one in run.metrics:
-                if one["part"] == part and one.get(name) is not None:
+            for metric in run.metrics:
+                if metric["part"] == part and metric.get(name) is not None:
                     prefix = f"{run.name}: " if len(runs) > 1 else ""
-                    labels.append(f"{prefix}{one['candidates']}")
-                    values.append(one[name]["mrr"])
+                    labels.append(f"{prefix}{metric['candidates']}")
+                    values.append(metric[name]["mrr"])
         figure.add_bar(x=labels, y=values, name=name)
     figure.update_layout(barmode="group", hovermode="closest")
     figure.update_yaxes(range=[0, 1])

@@ -1,4 +1,4 @@
-"""The sections and figures of a report about training."""
+"""Sections and charts of training runs."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _STAGE_COLOURS = {
     "train": "#ff725c",
 }
 _SHOWN_S = 15.0
-"""So much of an epoch is drawn span by span."""
+"""Seconds of an epoch that the chart shows span by span."""
 _STATES = (
     ("busy_s", "busy", "#3ca951"),
     ("starved_s", "starved", "#efb118"),
     ("blocked_s", "blocked", "#ff725c"),
 )
 _CACHE = (
-    ("constant_hits", "constant part", "#3ca951"),
-    ("dynamic_hits", "dynamic part", "#6cc5b0"),
+    ("constant_hits", "static cache", "#3ca951"),
+    ("dynamic_hits", "dynamic cache", "#6cc5b0"),
     ("shared", "shared within a group", "#97bbf5"),
     ("misses", "read from the device", "#ff725c"),
 )
 
 
 def sections(runs: Sequence[Run]) -> list[str]:
-    """Scores first, then curves, then the engine of each run."""
+    """A summary of each run, then curves, then the engine of each run."""
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
         "<h2>Learning</h2>",
@@ -87,17 +87,22 @@ def _engine(run: Run, several: bool) -> str:
 
 
 def _predictions(run: Run) -> str:
-    """What the run expected of its epochs before the first one, and what they were."""
+    """A table of the forecast and the measured epochs."""
     if not run.predictions:
         return ""
     rows = []
-    for one in run.predictions:
-        values = (_shown(one.predicted, one.unit), _shown(one.measured, one.unit))
+    for prediction in run.predictions:
+        values = (
+            _shown(prediction.predicted, prediction.unit),
+            _shown(prediction.measured, prediction.unit),
+        )
         deviation = (
-            f"{100 * one.deviation:+.1f} points" if one.unit == "ratio" else f"{one.deviation:+.0%}"
+            f"{100 * prediction.deviation:+.1f} points"
+            if prediction.unit == "ratio"
+            else f"{prediction.deviation:+.0%}"
         )
         cells = "".join(f"<td>{escape(value)}</td>" for value in (*values, deviation))
-        rows.append(f"<tr><th>{escape(one.name)}</th>{cells}</tr>")
+        rows.append(f"<tr><th>{escape(prediction.name)}</th>{cells}</tr>")
     first = run.record["forecast"]["first_epoch"]
     later = run.record["forecast"]["later_epochs"]
     slowest = escape(f"{first['bottleneck']}, later {later['bottleneck']}")
@@ -145,7 +150,7 @@ def _read(run: Run, part: str) -> list[float]:
 
 
 def utilisation(run: Run) -> go.Figure:
-    """Share of time each stage was busy, starved and blocked."""
+    """Share of time that each stage was busy, starved and blocked."""
     figure = empty("Stages: busy, starved, blocked", "share of its time", "")
     stages = records.stages(run.counters)
     names = list(stages)[::-1]
@@ -158,8 +163,8 @@ def utilisation(run: Run) -> go.Figure:
 
 
 def cache(run: Run) -> go.Figure:
-    """Where the rows of the batches came from, by epoch."""
-    figure = empty("Where the rows came from", "epoch", "share of row accesses")
+    """Sources of the rows of batches by epoch: caches, sharing, device."""
+    figure = empty("Sources of the rows", "epoch", "share of row accesses")
     for key, title, chosen in _CACHE:
         parts = []
         for epoch in run.epochs:
@@ -177,7 +182,7 @@ def cache(run: Run) -> go.Figure:
 
 
 def pipeline(run: Run) -> go.Figure:
-    """How the stages overlapped at the start of the last epoch."""
+    """Stages over time at the start of the last epoch."""
     figure = empty("Stages overlapping (start of the last epoch)", "", "")
     spans = run.record.get("pipeline") or []
     first = min((span["start_s"] for span in spans), default=0.0)
@@ -185,8 +190,8 @@ def pipeline(run: Run) -> go.Figure:
         {**span, "start_s": span["start_s"] - first, "end_s": span["end_s"] - first}
         for span in spans
     ]
-    shown = [span for span in shifted if span["start_s"] < _SHOWN_S]
-    gantt(figure, shown, "stage", _STAGE_COLOURS)
+    early = [span for span in shifted if span["start_s"] < _SHOWN_S]
+    gantt(figure, early, "stage", _STAGE_COLOURS)
     return figure
 
 
