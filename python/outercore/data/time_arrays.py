@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from outercore.data.data_set import DataSet
 
-_LAST_WORDS = frozenset({"ts", "time", "timestamp", "date", "datetime", "year", "unixtime"})
+_LAST_WORDS = frozenset({"ts", "time", "timestamp", "date", "datetime", "year", "unixtime", "when"})
 _CALENDAR = frozenset({"day", "month", "week", "quarter", "hour", "weekday"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
