@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -184,3 +186,16 @@ def test_lengths_that_are_rounded_are_told(tmp_path: Path, outcome: Any) -> None
         for mode in ([], ["--json"]):
             code, _, err = outcome("run", "sssp", root, "--source", 0, "--weights", "weight", *mode)
             assert (code, "are rounded" in err) == (0, told)
+
+
+def test_a_run_that_writes_no_file_imports_no_pyarrow(data_set: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; from outercore.cli import run; "
+        f"run(['run', 'degrees', {str(data_set)!r}, '--record', 'none']); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "outercore.analytics" in modules
+    assert modules & {"pyarrow", "ssl", "torch", "outercore.data.outputs"} == set()

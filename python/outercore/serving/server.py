@@ -126,7 +126,6 @@ class Server:
         """
         self.name, model = model_of(Path(run))
         require_known_options(model)
-        self._model = model
         chosen = config or ServerConfig()
         self._core = _core.Server(os.fspath(data_set), os.fspath(model), self.name, chosen.native())
         # `stop` waits for threads, which a forked child does not have.
