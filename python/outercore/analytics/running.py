@@ -26,7 +26,6 @@ from outercore.base.other_libraries import FUNCTIONS
 from outercore.base.plan_display import RunPlan
 from outercore.data.graph import Graph, Source
 from outercore.data.node_numbers import NodeNumbers
-from outercore.data.outputs import node_frame
 from outercore.errors import InternalError, InvalidError
 
 Algorithm = Callable[..., NDArray[Any]]
@@ -91,6 +90,9 @@ class Run(Shown):
         >>> oc.run("degrees", tiny_dataset).to_pandas().columns.tolist()
         ['id', 'value']
         """
+        # Imports PyArrow, which takes longer than a small run.
+        from outercore.data.outputs import node_frame
+
         if self.data_set is None:
             raise InternalError("a run without its data set")
         graph = Graph(self.data_set)
@@ -171,7 +173,7 @@ def plan(
     personalization: Personalization | None = None,
     checkpoint_every: float | None = None,
     **given: Any,
-) -> dict[str, Any]:
+) -> RunPlan:
     """Plan a run: how it divides the budget and how much it reads; needs the grid, runs nothing.
 
     Takes the arguments of `run`, except ``record``, ``save``, ``overwrite`` and ``progress``, and
@@ -203,7 +205,7 @@ def plan_of(
     personalization: Personalization | None = None,
     *,
     checkpoints: bool,
-) -> dict[str, Any]:
+) -> RunPlan:
     """`plan` for a configuration; `checkpoints`: whether the run writes checkpoints."""
     opened = graph if isinstance(graph, Graph) else Graph(graph)
     opened.take_additions()

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -15,7 +15,7 @@ from outercore.base.sizes import format_size
 
 Rows = Sequence[tuple[str, str]]
 """Names and values."""
-_MOST_ROWS, _MOST_ITEMS = 8, 6
+_MOST_ITEMS = 6
 _BYTES = frozenset(
     [
         *("budget", "reserved", "staging", "sampled", "delivered", "slots", "state", "pinned"),
@@ -25,8 +25,6 @@ _BYTES = frozenset(
 """Names of sizes that do not end in `bytes` or `memory`."""
 _SECONDS = re.compile("seconds$|(?<!per)_s$")
 """Names of times."""
-_FIRST = ("budget", "memory", "least", "seconds", "bottleneck", "hit_ratio", "bytes", "passes")
-"""The most important values of a plan; they are shown first."""
 
 
 class Shown(ABC):
@@ -52,20 +50,6 @@ class ShortRepr:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         parts = (f"{field.name}={short(getattr(self, field.name))}" for field in fields)
         return f"{type(self).__name__}({', '.join(parts)})"
-
-
-class Plan(Shown, dict[str, Any]):
-    """A plan: a dictionary, displayed by its first rows."""
-
-    def _shown(self) -> tuple[str, Rows]:
-        names = [name for name in _FIRST if name in self]
-        names += [name for name in self if name not in _FIRST]
-        rows = [
-            (words(name), value_of(name, self[name])) for name in names if self[name] is not None
-        ]
-        if len(rows) > _MOST_ROWS:
-            rows = [*rows[: _MOST_ROWS - 1], ("...", f"{len(rows) - _MOST_ROWS + 1} more")]
-        return "Plan", rows
 
 
 class Forecast(Shown, dict[str, Any]):
@@ -157,3 +141,25 @@ def value_of(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS:
         return ", ".join(map(str, value)) or "none"
     return value if isinstance(value, str) else short(value)
+
+
+def flat(
+    values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
+) -> list[tuple[str, str]]:
+    """Nested values as names and values for people.
+
+    Whole numbers are bytes under the names in `sizes`, too.
+
+    Example:
+        >>> flat({"passes": 3, "reads": {"bytes": 2048, "seconds": 0.5}})
+        [('passes', '3'), ('reads: bytes', '2.0 KiB'), ('reads: time', '500 ms')]
+    """
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{words(key)}"
+        if isinstance(value, Mapping):
+            rows.extend(flat(value, f"{name}: ", sizes=sizes))
+        else:
+            is_size = key in sizes and type(value) is int
+            rows.append((name, format_size(value) if is_size else value_of(key, value)))
+    return rows
