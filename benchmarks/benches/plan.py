@@ -20,7 +20,7 @@ from product import command, sets
 
 from benches.inputs import product_set, workload
 from outercore.importing.splits import SplitChoice
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed_inputs import TypedInputs, import_typed
 
 WHAT = (
     "`outercore plan train`, then `outercore train` with the same options for three epochs, files "

@@ -16,8 +16,9 @@ from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
 from outercore.data.layouts import build_layout
-from outercore.importing.graph import ImportOptions, import_graph
+from outercore.importing.build.graph import import_graph
 from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.options import ImportOptions
 
 NODES = 12
 RING = torch.stack([torch.arange(NODES), (torch.arange(NODES) + 1) % NODES])

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed_inputs import TypedInputs, import_typed
 
 _SECONDS = [0, 86_400, 172_800]
 

@@ -15,10 +15,10 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
+from outercore.importing.build.graph import import_graph
 from outercore.importing.edge_arrays import EdgeChoice
-from outercore.importing.graph import import_graph
 from outercore.importing.inputs import Inputs, open_inputs
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed_inputs import TypedInputs, import_typed
 from slow_sampler import Rules, SlowBatch, SlowGraph, sample
 
 FEATURES = ("typed", "edge features", "temporal", "weighted", "disjoint", "link")

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from outercore.errors import InvalidError, OutercoreError, UnsupportedError
-from outercore.importing import graph as graph_module
-from outercore.importing.format import by_name
-from outercore.importing.graph import ImportOptions, import_graph
+from outercore.importing.build import graph as graph_module
+from outercore.importing.build.graph import import_graph
+from outercore.importing.format import registry
 from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.options import ImportOptions
 from outercore.importing.splits import SplitChoice, open_split
 from outercore.importing.table import rows
 from outercore.importing.table.rows import open_rows
@@ -256,9 +257,9 @@ def test_the_archive_layout_of_large_ogb_sets_is_read(
 
 
 def test_names_are_looked_up_in_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert by_name._pyg_class("cora") == ("Planetoid", "Cora")
-    assert by_name._pyg_class("Reddit") == ("Reddit", None)
-    assert by_name._pyg_class("WebKB/Texas") == ("WebKB", "Texas")
+    assert registry._pyg_class("cora") == ("Planetoid", "Cora")
+    assert registry._pyg_class("Reddit") == ("Reddit", None)
+    assert registry._pyg_class("WebKB/Texas") == ("WebKB", "Texas")
     monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
     with pytest.raises(UnsupportedError, match="package `ogb` is not installed"):
         open_inputs(Inputs(("ogb:ogbn-arxiv",)))

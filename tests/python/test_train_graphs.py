@@ -21,14 +21,8 @@ from observers import StopAfter, terminate  # noqa: E402
 from outercore.base import native  # noqa: E402
 from outercore.data.far import FarOptions  # noqa: E402
 from outercore.data.many_graphs import ManyGraphs  # noqa: E402
-from outercore.errors import (  # noqa: E402
-    BudgetError,
-    CorruptError,
-    InterruptError,
-    InvalidError,
-    NotFoundError,
-)
-from outercore.importing.graph import import_graph  # noqa: E402
+from outercore.errors import BudgetError, CorruptError, InterruptError, InvalidError, NotFoundError  # noqa: E402
+from outercore.importing.build.graph import import_graph  # noqa: E402
 from outercore.importing.inputs import Inputs, open_inputs  # noqa: E402
 from outercore.importing.splits import SplitChoice  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
@@ -42,12 +36,7 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.export import export_model  # noqa: E402
-from outercore.training.graph_batches import (  # noqa: E402
-    GraphBatch,
-    GraphLoader,
-    GraphReader,
-    shuffled,
-)
+from outercore.training.graph_batches import GraphBatch, GraphLoader, GraphReader, shuffled  # noqa: E402
 from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs  # noqa: E402
 from outercore.training.graph_models import GraphNetwork, pooled  # noqa: E402
 from outercore.training.metrics import Errors  # noqa: E402

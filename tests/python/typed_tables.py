@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import outercore as oc
-from outercore.importing.graph import ImportOptions
+from outercore.importing.options import ImportOptions
 from outercore.importing.splits import SplitChoice
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed_inputs import TypedInputs, import_typed
 from outercore.loading import reference
 from outercore.loading.reference import Csc, EdgeType
 

@@ -19,18 +19,19 @@ from outercore.cli.next_step import read_again
 from outercore.data.names import KEY
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.dictionary import NamedInputs
+from outercore.importing.build.graph import import_graph, write_typed
+from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.importing.edge_arrays import EdgeChoice
-from outercore.importing.first_node import notes_on_ids
-from outercore.importing.format.by_name import hetero_directory
-from outercore.importing.format.folders import Folder, folder_of
-from outercore.importing.graph import GraphSource, ImportOptions, import_graph
+from outercore.importing.format.registry import Folder, folder_of, hetero_directory
+from outercore.importing.id_notes import notes_on_ids
 from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.named_inputs import NamedInputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import GraphSource
 from outercore.importing.splits import SplitChoice
 from outercore.importing.table.standard_input import piped
 from outercore.importing.table.text import TextOptions
-from outercore.importing.triples import TripleOptions, import_triples
-from outercore.importing.typed.graph import TypedInputs, import_typed, write_typed
+from outercore.importing.typed_inputs import TypedInputs, import_typed
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,18 +15,20 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from outercore import _core
 from outercore.base.native import Importer
 from outercore.data.time_arrays import is_time_name
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
 from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import EdgeColumns, edge_columns
+from outercore.importing.table.edge_array import EdgeShape, oriented
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import common_type, described
-from outercore.importing.table.scipy_matrix import is_sparse_matrix, sparse_edges
+from outercore.importing.table.sparse import is_sparse_matrix, sparse_edges
 from outercore.importing.table.table import (
     ParquetTable,
     Table,
@@ -37,7 +40,6 @@ from outercore.importing.table.text import Convention, TextFile, TextOptions, su
 from outercore.importing.table.times import is_date_column, is_time, time_values, times_of
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
-EdgeShape = Literal["2,E", "E,2"]
 _CHUNK = 1 << 20
 
 Batches = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
@@ -299,30 +301,6 @@ def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int =
     return pushed(member.name, rows if pairs else columns, first_id, files=states(member.archive))
 
 
-def oriented(
-    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None = None
-) -> EdgeShape:
-    """Which axis of an edge array is the ends'.
-
-    Errors: `InvalidError` for another shape or type, or where both fit and nothing says which.
-    """
-    if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
-        raise InvalidError(
-            f"{name}: expected integers [2, edges] or [edges, 2], found {dtype} {shape}"
-        )
-    if shape == (2, 2):
-        if said is None:
-            raise InvalidError(
-                f"{name}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
-                "hint: say which: `--edge-shape 2,E` or `--edge-shape E,2`"
-            )
-        return said
-    found: EdgeShape = "2,E" if shape[0] == 2 else "E,2"
-    if said is not None and said != found:
-        raise InvalidError(f"{name}: expected {said} by `--edge-shape`, found {shape}")
-    return found
-
-
 def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSource:
     path = spec.path
     files = states(path)
@@ -466,3 +444,77 @@ _FORMATS: dict[str, EdgeFormat] = {
     ".gr": "dimacs",
     ".dimacs": "dimacs",
 }
+
+
+_OUT_OF_RANGE = " is out of range: the graph has "
+
+
+class EdgeVisitor(ABC):
+    """Stands in for an importer, and gets all ends as arrays. Ids are from 0."""
+
+    def visit(self, source: EdgeSource, nodes: int | None = None) -> None:
+        """Reads the edges of an input once; `nodes` is as in an import."""
+        source.feed(self, nodes)  # type: ignore[arg-type]
+
+    @abstractmethod
+    def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
+        """Called with the sources and targets of the next edges."""
+
+    def edges_text(self, path: Path, text: str) -> None:
+        """Called with a text and how it is written."""
+        layout = json.loads(text)
+        table = _core.TextTable(path, json.dumps(layout["dialect"]))
+        first = layout["dialect"]["first_id"]
+        columns = [layout["source"], layout["target"]]
+        while (flat := table.next(columns, "integers", None)) is not None:
+            ends = flat.reshape(-1, 2) - first
+            self.push_edges(ends[:, 0], ends[:, 1])
+
+    def edges_npy(self, path: Path) -> None:
+        """Called with an array [2, E] or [E, 2]."""
+        array = open_npy(FileSpec(path, ()), "edge array")
+        columns = array if array.shape[0] == 2 else array.T
+        for first in range(0, columns.shape[1], _CHUNK):
+            part = columns[:, first : first + _CHUNK]
+            self.push_edges(part[0], part[1])
+
+
+class _Range(EdgeVisitor):
+    """The least and the largest id."""
+
+    def __init__(self) -> None:
+        self.least, self.largest = np.iinfo(np.int64).max, -1
+
+    def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
+        for ids in (source, target):
+            if len(ids):
+                self.least = min(self.least, int(ids.min()))
+                self.largest = max(self.largest, int(ids.max()))
+
+
+def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> InvalidError:
+    """The error of an id beyond the last node, whose hint fits all ids of the input.
+
+    Cost: reads the edges once more.
+    """
+    said, _, _ = str(error).partition("\nhint: ")
+    if _OUT_OF_RANGE not in said:
+        return error
+    found = _Range()
+    try:
+        found.visit(source)
+    except OutercoreError:
+        # Another row has no number, so that this one may be a name as well.
+        way = "\nhint: nodes with names: `--ids dictionary`" if source.is_open else ""
+        return InvalidError(said + way)
+    first = source.first_id
+    if source.is_open and first == 0 and found.least > 0 and found.largest == nodes:
+        hint = "no edge has node 0, so the ids may start at 1: `--one-based`"
+    else:
+        gaps = "if ids have gaps: `--ids dictionary`; " if source.is_open else ""
+        hint = (
+            f"the largest id is {found.largest + first}; {gaps}"
+            "there are as many nodes as `--nodes` says, else as the features, labels or other "
+            "arrays of nodes have rows: give a row of every node, or raise or leave out `--nodes`"
+        )
+    return InvalidError(f"{said}\nhint: {hint}")

@@ -13,21 +13,23 @@ from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import is_there
 from outercore.importing.edge_arrays import EdgeChoice, edge_arrays
-from outercore.importing.edges import EdgeFormat, EdgeShape, open_edges
+from outercore.importing.edges import EdgeFormat, open_edges
 from outercore.importing.format import ogb
-from outercore.importing.format.by_name import is_named, open_named
 from outercore.importing.format.graphbolt import is_graphbolt, open_untyped
+from outercore.importing.format.registry import is_named, open_graph_file, open_named
+from outercore.importing.format.triples import open_triples
 from outercore.importing.format.tu import is_tu, open_tu
-from outercore.importing.graph import GraphSource, NodeArray
-from outercore.importing.graph_level import open_graph_file, read_labels, read_splits, with_ids
-from outercore.importing.label_rows import label_arrays
-from outercore.importing.splits import SplitChoice, open_split, open_splits, require_once
+from outercore.importing.labels import label_arrays
+from outercore.importing.many_graphs import read_labels, read_splits, with_ids
+from outercore.importing.options import require_once
+from outercore.importing.source import GraphSource
+from outercore.importing.splits import SplitChoice, open_split, open_splits
+from outercore.importing.table.edge_array import EdgeShape
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import Reading, as_times, is_array, open_rows
+from outercore.importing.table.rows import NodeArray, Reading, as_times, is_array, open_rows
 from outercore.importing.table.table import is_parquet
 from outercore.importing.table.text import TextOptions
 from outercore.importing.texts import open_texts, text_files
-from outercore.importing.triples_graph import open_triples
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
 

@@ -15,8 +15,9 @@ from outercore import _core
 from outercore.base import native
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS
 from outercore.errors import InvalidError
-from outercore.importing.edge_visitor import EdgeVisitor
-from outercore.importing.edges import EdgeSource
+from outercore.importing.edges import EdgeSource, EdgeVisitor
+from outercore.importing.splits import SplitChoice, open_split, open_splits
+from outercore.importing.table.rows import Reading, RowSource, open_rows
 
 
 @dataclass(frozen=True)
@@ -239,3 +240,41 @@ def _require(where: str, good: NDArray[np.bool_], values: NDArray[Any], expected
         raise InvalidError(
             f"{where}: row {place[0]}{column}: found {values[tuple(place)]}, expected {expected}"
         )
+
+
+def with_ids(text: str, reading: Reading) -> GraphLevel:
+    """The graphs that a file with the graph of each node describes.
+
+    Cost: reads the file; 8 bytes of memory a node.
+    """
+    ids = _all(open_rows(text, reading))
+    first = first_nodes(ids, f"--graph-ids: `{text}`", int(reading.text.one_based))
+    return GraphLevel(first, len(ids))
+
+
+def read_labels(text: str, reading: Reading, task: str | None) -> NDArray[Any]:
+    """Labels of graphs, as they are stored; `reading.nodes` is the number of graphs.
+
+    Errors: `InvalidError` unless the file has a row for each.
+    """
+    rows = open_rows(text, reading, missing="nan", absent=np.nan)
+    values = _all(rows)
+    if len(values) != reading.nodes:
+        raise InvalidError(
+            f"--labels: `{text}`: {len(values)} rows, expected {reading.nodes}: one for each graph"
+        )
+    return labels_of(values, f"--labels: `{text}`", task)
+
+
+def read_splits(choice: SplitChoice, reading: Reading) -> dict[str, NDArray[np.int64]]:
+    """Splits of graphs by their names; `reading.nodes` is the number of graphs."""
+    graphs = reading.nodes or 0
+    found = open_splits(choice.archive, reading) if choice.archive is not None else []
+    found += [open_split(text, reading) for text in choice.single]
+    return {name: split_of(_all(rows), graphs, f"--split: `{rows.name}`") for name, rows in found}
+
+
+def _all(rows: RowSource) -> NDArray[Any]:
+    """Every row in memory."""
+    empty = np.empty((0,) if rows.width is None else (0, rows.width), rows.dtype)
+    return np.concatenate([empty, *rows.chunks()])

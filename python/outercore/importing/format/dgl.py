@@ -12,10 +12,9 @@ import numpy as np
 
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.graph import EdgeType, Graph
-from outercore.importing.format.pyg_attributes import MASKS, TOPOLOGY, numpy_of
-from outercore.importing.format.typed_pyg import import_hetero
-from outercore.importing.graph import ImportOptions
-from outercore.importing.memory_graph import MemoryGraph, write
+from outercore.importing.format.frames import MemoryGraph, write
+from outercore.importing.format.pyg import MASKS, TOPOLOGY, import_hetero, numpy_of
+from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
 
 

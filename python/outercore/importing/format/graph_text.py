@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, OutercoreError
 from outercore.importing.edges import pushed
-from outercore.importing.graph import GraphSource, NodeArray
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_of_counts
+from outercore.importing.source import GraphSource
 from outercore.importing.table.file_state import states
-from outercore.importing.table.packed import lines
-from outercore.importing.table.rows import from_array
+from outercore.importing.table.rows import NodeArray, from_array
+from outercore.importing.table.text import lines
 
 _ARCS = 1 << 20
 

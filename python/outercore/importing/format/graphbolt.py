@@ -14,18 +14,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.data.batch_arrays import RESERVED
+from outercore.data.graph import EdgeType
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
 from outercore.importing.edge_arrays import FEATURES, EdgeArray
 from outercore.importing.edges import open_edges
-from outercore.importing.format.listed_files import described_file
-from outercore.importing.graph import GraphSource, NodeArray
+from outercore.importing.format.description import (
+    count_of,
+    described_file,
+    list_of,
+    map_of,
+    read_yaml,
+    shown,
+    text_of,
+)
+from outercore.importing.graph_tables import (
+    EdgeTable,
+    array_of_edges,
+    require_type_name,
+    text_of_edges,
+)
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import GraphSource, TypedSource
 from outercore.importing.table.file_state import states
-from outercore.importing.table.rows import Reading, RowSource, filled, from_array, ids_of, open_rows
+from outercore.importing.table.rows import (
+    NodeArray,
+    Reading,
+    RowSource,
+    filled,
+    from_array,
+    ids_of,
+    open_rows,
+)
 from outercore.importing.table.text import PLAIN
 from outercore.importing.table.torch_file import read_torch
-from outercore.importing.table.yaml_file import count_of, list_of, map_of, read_yaml, shown, text_of
+from outercore.importing.typed_inputs import TypedInputs, source_of_arrays
 
 DESCRIPTION = "metadata.yaml"
 
@@ -417,3 +441,52 @@ def open_untyped(root: Path, reading: Reading) -> GraphSource:
 
 def _edge_array(name: str, rows: RowSource) -> EdgeArray:
     return EdgeArray(name, lambda _mirrored: rows, rows.files)
+
+
+def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+    """The graph of a directory with node types, as it is described. Labels and splits are those of
+    its first task about nodes.
+
+    Errors: `InvalidError` and `NotFoundError` name the entry of `metadata.yaml`, or the file.
+    """
+    description = read_description(root, outside=options.outside_files)
+    where = f"`{description.path}`"
+    for name in description.counts:
+        require_type_name(where, name)
+    tables = [_edges(one, where) for one in description.edges]
+    reading = inputs.reading(options)
+    from_task = [one for kind in description.counts for one in labels_and_splits(description, kind)]
+    labelled = {one.of_type for one in from_task if one.role == "labels"}
+    of_nodes = [
+        array
+        for kind in description.counts
+        for array in node_arrays(description, kind, reading, is_labelled=kind in labelled)
+    ]
+    arrays = [*of_nodes, *from_task]
+    of_types = sorted({str(one.of_type) for one in arrays if one.role in ("labels", "split")})
+    if len(of_types) > 1:
+        raise InvalidError(
+            f"{where}: the task has sets of {', '.join(of_types)}, expected one node type"
+        )
+    by_type: dict[EdgeType, list[tuple[str, RowSource]]] = {
+        one.edge_type: edge_arrays(description, ":".join(one.edge_type), reading) for one in tables
+    }
+    return source_of_arrays(
+        root,
+        inputs,
+        options,
+        description.counts,
+        sorted(tables, key=lambda one: one.key),
+        arrays,
+        by_type,
+        description.notes,
+    )
+
+
+def _edges(part: Part, where: str) -> EdgeTable:
+    source, relation, target = part.kind.split(":")
+    require_type_name(where, relation)
+    edge_type = source, relation, target
+    if part.format == "numpy":
+        return array_of_edges(edge_type, FileSpec(part.path, ()), "2,E")
+    return text_of_edges(edge_type, part.path)

@@ -18,11 +18,11 @@ from outercore.data.split_names import KNOWN
 from outercore.errors import InvalidError
 from outercore.importing.edge_arrays import FEATURES, EdgeArray
 from outercore.importing.edges import pushed
-from outercore.importing.graph import GraphSource, NodeArray
 from outercore.importing.many_graphs import GraphLevel, first_of_counts, labels_of, whole_counts
+from outercore.importing.source import GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, read_member
-from outercore.importing.table.rows import npz_rows
+from outercore.importing.table.rows import NodeArray, npz_rows
 
 _NEEDED = ("num_nodes", "num_bonds", "atom", "bond_begin", "bond_end", "y")
 _BONDS = 1 << 20

@@ -13,12 +13,14 @@ from outercore.data.graph import EdgeType
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
-from outercore.importing.edges import EdgeShape
-from outercore.importing.format.layout import source_of_arrays
-from outercore.importing.graph import ImportOptions, NodeArray
-from outercore.importing.label_rows import without_label
+from outercore.importing.graph_tables import EdgeTable, array_of_edges, require_type_name
+from outercore.importing.labels import has_label, without_label
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import TypedSource
+from outercore.importing.table.edge_array import EdgeShape
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
+    NodeArray,
     Reading,
     RowSource,
     count_rows,
@@ -30,9 +32,7 @@ from outercore.importing.table.rows import (
 from outercore.importing.table.table import Missing
 from outercore.importing.table.text import suffix_of
 from outercore.importing.table.torch_file import read_torch
-from outercore.importing.typed.graph import TypedInputs, TypedSource
-from outercore.importing.typed.labels import has_label
-from outercore.importing.typed.tables import EdgeTable, array_of_edges, require_type_name
+from outercore.importing.typed_inputs import TypedInputs, source_of_arrays
 
 _FEATURES = "node_feat.npy"
 _IGB_LABELS = "node_label_19.npy"

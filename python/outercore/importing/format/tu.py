@@ -16,10 +16,10 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
 from outercore.importing.edges import text_edges
-from outercore.importing.graph import GraphSource, NodeArray
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_nodes, labels_of
+from outercore.importing.source import GraphSource
 from outercore.importing.table.file_state import states
-from outercore.importing.table.rows import from_array
+from outercore.importing.table.rows import NodeArray, from_array
 from outercore.importing.table.text import TextOptions
 
 _INDICATOR = "_graph_indicator.txt"

@@ -15,9 +15,9 @@ from outercore.data.names import Names
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
-from outercore.importing.edges import oriented
 from outercore.importing.table.columns import EdgeColumns, edge_columns
-from outercore.importing.table.key_texts import key_texts
+from outercore.importing.table.edge_array import oriented
+from outercore.importing.table.keys import key_texts
 from outercore.importing.table.table import Table, open_table
 from outercore.importing.table.text import Purpose, TextOptions, suffix_of
 

@@ -1,4 +1,4 @@
-"""Arrays as streams of row chunks, whatever file they come from."""
+"""What to say of a column that was expected to hold numbers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,67 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.native import Role
+from outercore.base.shell import quoted
 from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
 from outercore.files.npy import open_npy, require_numbers
 from outercore.importing.format.foreign import refuse_foreign
-from outercore.importing.table.columns import NodeColumns, node_columns
+from outercore.importing.table.columns import NodeColumns, node_columns, without_counting
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.key_texts import padded_in
-from outercore.importing.table.lists import Batches, is_list, list_rows
-from outercore.importing.table.not_numbers import no_numbers
+from outercore.importing.table.keys import KeyedRows, NodeIds, numbered, padded_in
 from outercore.importing.table.npz import NpzMember, open_member
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.row_order import without_counting
-from outercore.importing.table.rows_by_key import KeyedRows, NodeIds, numbered
-from outercore.importing.table.table import Missing, Table, TextTable, is_parquet
+from outercore.importing.table.table import (
+    Batches,
+    Missing,
+    Table,
+    TextTable,
+    is_list,
+    is_parquet,
+    list_rows,
+)
 from outercore.importing.table.text import TextOptions, suffix_of
 from outercore.importing.table.times import are_whole, time_values, times_of, whole_times
+
+
+def no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
+    """What to say of a column without numbers, one of `columns`.
+
+    Cost: reads a text up to the first such field.
+    """
+    found = table.kind(name)
+    way = "cast the column to numbers: `column.cast('float64')`"
+    if found.startswith(("list", "large_list", "fixed_size_list")):
+        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
+    elif found == "text":
+        way = (
+            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
+            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
+            "numbers by `codes, names = pandas.factorize(column)`"
+        )
+        found += _first_text(table, name)
+    if len(columns) > 1:
+        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
+    return InvalidError(
+        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
+    )
+
+
+def _first_text(table: Table, name: str) -> str:
+    """Where a text has the first field that is no number, and what it is."""
+    if isinstance(table, TextTable):
+        try:
+            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
+                pass
+        except InvalidError as error:
+            _, _, why = str(error).partition("\n")[0].partition("`: ")
+            return f" ({why})"
+    return ""
+
 
 _CHUNK_BYTES = 8 << 20
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
@@ -469,3 +511,14 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:
     return max(_CHUNK_BYTES // max(dtype.itemsize * (width or 1), 1), 1)
+
+
+@dataclass(frozen=True)
+class NodeArray:
+    """An array and what it is for."""
+
+    role: Role
+    name: str
+    rows: RowSource
+    of_type: str | None = None
+    """The node type, or edge type, that it belongs to in a graph of several."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
-from collections.abc import Iterator
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore import _core
+from outercore.base.native import Names
 from outercore.base.options import Option
-from outercore.errors import InvalidError
+from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.files.input_file import require_file
 
 Purpose = Literal["edges", "named_edges", "triples", "table", "named_table"]
@@ -305,3 +311,51 @@ class TextFile:
                 )
                 for offsets, data in batch
             ]
+
+
+_MAGIC: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"BZh": bz2.open,
+}
+_LONGEST = 1 << 24
+"""Characters of a line: a packed file without line ends would fill the memory."""
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_DAMAGED = (EOFError, lzma.LZMAError, zlib.error, OSError, UnicodeDecodeError)
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text in gzip, xz or bzip2, by its first bytes, or in none of them.
+
+    Errors: `UnsupportedError` for zstd; `CorruptError` for a file that is damaged or cut short;
+    `InvalidError` for a line that is far too long.
+    """
+    require_file(path, "text")
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start.startswith(_ZSTD):
+        raise UnsupportedError(
+            f"`{path}`: zstd is not read for sets of many graphs\nhint: unpack it, or pack it by xz"
+        )
+    opener = next((opener for magic, opener in _MAGIC.items() if start.startswith(magic)), None)
+    try:
+        with path.open("rb") if opener is None else opener(path, "rb") as file:
+            text = io.TextIOWrapper(file, encoding="utf-8")
+            while line := text.readline(_LONGEST):
+                if len(line) == _LONGEST:
+                    raise InvalidError(
+                        f"`{path}`: a line is longer than {_LONGEST >> 20} MiB, expected short "
+                        "lines of text"
+                    )
+                yield line
+    except _DAMAGED as error:
+        raise CorruptError(f"`{path}`: {error}\nhint: copy the file again") from error
+
+
+def names_of(column: Any) -> Names:
+    """A column of large strings as offsets and bytes."""
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
+    used = text[starts[0] : starts[-1]]
+    return np.ascontiguousarray(starts - starts[0]), np.ascontiguousarray(used)

@@ -1,0 +1,193 @@
+"""Features and further arrays of each node type."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from outercore.errors import InvalidError
+from outercore.files.file_spec import FileSpec
+from outercore.importing.graph_tables import NodeTable, refuse_keys
+from outercore.importing.table.columns import NodeColumns
+from outercore.importing.table.rows import NodeArray, Reading, RowSource, open_rows, table_rows
+from outercore.importing.table.sparse import is_sparse, sparse_rows
+from outercore.importing.table.table import Table, is_list, require_columns
+from outercore.importing.table.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
+
+
+def open_features(
+    texts: tuple[str, ...],
+    nodes: dict[str, NodeTable],
+    besides: dict[str, set[str]],
+    reading: Reading,
+) -> tuple[list[NodeArray], list[str]]:
+    """The arrays of all node types, and how they were chosen.
+
+    `texts` are `TYPE=FILE` or `TYPE=FILE:COLUMN,COLUMN`. A type that none of them names has the
+    columns of its own table: the one column of lists, else all columns of numbers. Columns of times
+    become arrays of their own. `besides` are the columns of a type that are used otherwise.
+
+    Errors: `InvalidError` for another form, or a type that is not there.
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        node_type, equals, file = text.partition("=")
+        if not equals or node_type not in nodes:
+            raise InvalidError(
+                f"--features: expected TYPE=FILE with a type of {', '.join(nodes)}; found `{text}`"
+            )
+        if node_type in given:
+            raise InvalidError(
+                f"--features: `{node_type}` is given twice\nhint: leave one of them out"
+            )
+        given[node_type] = file
+    arrays, notes = [], []
+    for node_type, one in nodes.items():
+        if node_type in given:
+            spec = FileSpec.parse(given[node_type], may_leave_out=True)
+            if not (spec.without and _is_own(spec, one)):
+                arrays.append(_of_file(node_type, spec, one, reading))
+                continue
+            found, note = _own_but(spec, one, besides.get(node_type, set()), reading)
+            arrays += found
+            notes += note
+            continue
+        found, note = arrays_of_table(one, besides.get(node_type, set()), reading)
+        arrays += found
+        notes += note
+    return arrays, notes
+
+
+def _own_but(
+    spec: FileSpec, nodes: NodeTable, besides: set[str], reading: Reading
+) -> tuple[list[NodeArray], list[str]]:
+    """Features and arrays of a type from its own table, without the columns that `spec` leaves out.
+
+    Errors: `InvalidError` where no column of numbers is left.
+    """
+    assert nodes.table is not None
+    require_columns(nodes.table, spec)
+    found, notes = arrays_of_table(nodes, besides | set(spec.without), reading)
+    if not any(array.role == "features" for array in found):
+        raise InvalidError(f"--features {nodes.node_type}: `{spec}`: no column of numbers is left")
+    return found, notes
+
+
+def _is_own(spec: FileSpec, nodes: NodeTable) -> bool:
+    """Whether a file is the table of the nodes itself."""
+    return nodes.table is not None and nodes.spec is not None and spec.path == nodes.spec.path
+
+
+def _of_file(node_type: str, spec: FileSpec, nodes: NodeTable, reading: Reading) -> NodeArray:
+    if is_sparse(spec):
+        return NodeArray("features", "x", sparse_rows(spec.path), node_type)
+    if _is_own(spec, nodes):
+        assert nodes.table is not None
+        require_columns(nodes.table, spec)
+        columns = NodeColumns(None, list(spec.columns))
+        rows = table_rows(spec, nodes.table, columns, reading)
+        return NodeArray("features", "x", rows, node_type)
+    refuse_keys("--features", str(spec), nodes, reading)
+    return NodeArray("features", "x", open_rows(spec, reading), node_type)
+
+
+def arrays_of_table(
+    nodes: NodeTable,
+    besides: set[str],
+    reading: Reading,
+    *,
+    chosen: list[str] | None = None,
+    time: str | None = None,
+) -> tuple[list[NodeArray], list[str]]:
+    """Features and arrays of a type from its own table, and how they were chosen.
+
+    Columns in `besides` are used otherwise. With `chosen` these and no others are features. `time`
+    is the column that becomes the array `time`.
+    """
+    if nodes.spec is None:
+        return [], []
+    if nodes.table is None:
+        sparse = is_sparse(nodes.spec)
+        rows = sparse_rows(nodes.spec.path) if sparse else open_rows(nodes.spec, reading)
+        return [NodeArray("features", "x", rows, nodes.node_type)], []
+    table = nodes.table
+    names = [name for name in table.names if name not in {*nodes.key, *besides, time}]
+    times = [name for name in names if has_times(table, name)]
+    names = [name for name in names if name not in times]
+    gaps = [name for name in times if has_gaps(table, name)]
+    lists = [name for name in names if is_list(table, name)]
+    numbers = [name for name in names if name not in lists and table.dtype(name) is not None]
+    features = lists if len(lists) == 1 else numbers
+    arrays = (numbers if len(lists) == 1 else []) + (lists if len(lists) > 1 else [])
+    if chosen is not None:
+        features, arrays = chosen, []
+    left_out = [name for name in names if name not in features + arrays]
+    # The chosen column is the array of this name.
+    is_second = time is not None and TIME in [*times, *arrays]
+    if is_second:
+        times, arrays = ([one for one in of if one != TIME] for of in (times, arrays))
+    named = [(name, name) for name in times if name not in gaps]
+    named += [(TIME, time)] if time is not None else []
+    found = [NodeArray("array", name, _times(table, at), nodes.node_type) for name, at in named]
+    found += [
+        NodeArray("array", name, _rows(nodes.spec, table, [name], reading), nodes.node_type)
+        for name in arrays
+    ]
+    _require_values(nodes.node_type, table, [*features, *arrays], reading)
+    if features:
+        rows = _rows(nodes.spec, table, features, reading)
+        found.insert(0, NodeArray("features", "x", rows, nodes.node_type))
+    notes = _notes(nodes, features, left_out, is_chosen=chosen is not None)
+    if gaps:
+        shown = ", ".join(f"`{name}`" for name in gaps)
+        notes.append(f"times of `{nodes.node_type}` with missing values are left out: {shown}")
+    if is_second:
+        notes.append(f"column `{TIME}` of `{nodes.node_type}` is left out: `{time}` is its time")
+    return found, notes
+
+
+def _require_values(node_type: str, table: Table, names: list[str], reading: Reading) -> None:
+    """Errors: `InvalidError` that lists the columns in which rows have no value, unless these are
+    filled or kept."""
+    if reading.fill is not None or reading.keeps_gaps:
+        return
+    gaps = {name: count for name in names if (count := table.missing(name))}
+    if not gaps:
+        return
+    shown = ", ".join(f"`{name}` ({count:,})" for name, count in list(gaps.items())[:6])
+    more = f" and {len(gaps) - 6} more columns" if len(gaps) > 6 else ""
+    raise InvalidError(
+        f"features of `{node_type}`: `{table.path}` has rows without a value: {shown}{more}\n"
+        "hint: give them one: `--fill 0`; or keep them: `--fill nan`; or choose other columns"
+    )
+
+
+def _notes(
+    nodes: NodeTable, features: list[str], left_out: list[str], *, is_chosen: bool
+) -> list[str]:
+    notes = []
+    if features:
+        shown = ", ".join(f"`{name}`" for name in features[:6])
+        more = f" and {len(features) - 6} more" if len(features) > 6 else ""
+        notes.append(f"features of `{nodes.node_type}`: {shown}{more}")
+    if left_out and not is_chosen:
+        shown = ", ".join(f"`{name}`" for name in left_out[:6])
+        more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
+        notes.append(f"columns of `{nodes.node_type}` without numbers are left out: {shown}{more}")
+    return notes
+
+
+def _rows(spec: FileSpec, table: Table, names: list[str], reading: Reading):  # type: ignore[no-untyped-def]
+    return table_rows(spec, table, NodeColumns(None, names), reading)
+
+
+def _times(table: Table, name: str) -> RowSource:
+    """A column of times."""
+
+    return RowSource(
+        f"{table.path}:{name}",
+        np.dtype(np.int64),
+        None,
+        table.rows,
+        lambda: time_values(table, name),
+        times=STORED.get(clock_of(table, name)),
+    )

@@ -1,0 +1,123 @@
+"""What a data set is made of: edges and arrays from anywhere, of one type or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from outercore.importing.build.dictionary import Column, Keys
+from outercore.importing.edge_arrays import EdgeArray
+from outercore.importing.edges import EdgeSource
+from outercore.importing.graph_tables import NodeTable
+from outercore.importing.keyed_edges import EdgesOfType
+from outercore.importing.many_graphs import GraphLevel
+from outercore.importing.splits import Splits
+from outercore.importing.table.file_state import FileState
+from outercore.importing.table.rows import NodeArray, count_rows
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """Everything that one data set is made from."""
+
+    edges: list[EdgeSource]
+    arrays: list[NodeArray] = field(default_factory=list)
+    nodes: int | None = None
+    undirected: bool | None = None
+    """What the origin says about its edges; `ImportOptions.undirected` wins."""
+    edge_arrays: list[EdgeArray] = field(default_factory=list)
+    reading: str = ""
+    """What else decides how the inputs are read; an import with another one is another import."""
+    notes: list[str] = field(default_factory=list)
+    """How the inputs were understood, to be shown once."""
+    graphs: GraphLevel | None = None
+    """Which nodes belong to which graph, in a data set of many."""
+    also_read: tuple[FileState, ...] = ()
+    """What was read besides edges and arrays."""
+
+    @property
+    def first_id(self) -> int:
+        """What the inputs call node 0; 0 where they disagree."""
+        found = {edge.first_id for edge in self.edges}
+        return found.pop() if len(found) == 1 else 0
+
+    def inputs(self) -> list[str]:
+        """The names of all inputs, for the provenance."""
+        return [
+            *(edge.name for edge in self.edges),
+            *(array.rows.name for array in self.arrays),
+            *(array.rows(False).name for array in self.edge_arrays if array.files),
+        ]
+
+    def files(self) -> list[FileState]:
+        """What everything is read from, as it was when it was opened."""
+        sources = [
+            *(edge.files for edge in self.edges),
+            *(array.rows.files for array in self.arrays),
+            *(array.files for array in self.edge_arrays),
+            self.also_read,
+        ]
+        return [state for files in sources for state in files]
+
+    def stated_nodes(self, said: int | None = None) -> int | None:
+        """The number of nodes that the user has `said`, or that the inputs state."""
+        if said is not None or self.nodes is not None:
+            return said if said is not None else self.nodes
+        # Another edge list may have nodes that the matrix does not know.
+        stated = [edge.nodes or 0 for edge in self.edges]
+        return max(stated) if stated and all(stated) else None
+
+    def node_count(self) -> int | None:
+        """The number of nodes that the arrays imply; nodes without an edge count too.
+
+        Cost: reads features or labels once where only reading tells.
+        """
+        if (stated := self.stated_nodes()) is not None:
+            return stated
+        for array in self.arrays:
+            if array.role in ("features", "labels", "array"):
+                return count_rows(array.rows)
+        return None
+
+
+@dataclass(frozen=True)
+class TypedSource:
+    """Everything that one data set of several types is made from."""
+
+    nodes: dict[str, NodeTable]
+    edges: list[EdgesOfType]
+    node_keys: list[Column]
+    edge_keys: list[Column]
+    splits: Splits | None
+    """Those by keys."""
+    arrays: list[NodeArray]
+    identity: str
+    """What makes another import."""
+    notes: list[str]
+    inputs: list[str]
+    """What the user named, for the provenance."""
+    fill: float | None = None
+    """What stands for missing values of edges; those of nodes are filled when they are read."""
+    find_edges: Callable[[Keys], list[EdgesOfType]] | None = None
+    """Finds the edge types where only the keys tell them."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Nodes of each type."""
+        of_arrays = {array.of_type: array for array in self.arrays if array.role == "features"}
+        counts = {}
+        for node_type, one in self.nodes.items():
+            count = one.count
+            if count is None:
+                count = count_rows(of_arrays[node_type].rows)
+            counts[node_type] = count
+        return counts
+
+    def files(self) -> list[FileState]:
+        """What everything is read from, as it was when it was opened."""
+        sources = [
+            *(one.files for one in self.nodes.values()),
+            *(ends.table.files for edges in self.edges for ends in edges.ends),
+            *(array.rows.files for array in self.arrays),
+        ]
+        return [state for files in sources for state in files]
