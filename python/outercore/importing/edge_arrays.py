@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +19,14 @@ from outercore.files.input_file import is_there
 from outercore.importing.edges import EdgeSource
 from outercore.importing.table.columns import IDS, SOURCES, TARGETS, plain
 from outercore.importing.table.exact import exactly
-from outercore.importing.table.file_state import FileState
-from outercore.importing.table.rows import Reading, RowSource, is_array, open_node_table, open_rows
+from outercore.importing.table.rows import (
+    NodeArray,
+    Reading,
+    RowSource,
+    is_array,
+    open_node_table,
+    open_rows,
+)
 from outercore.importing.table.table import Table
 from outercore.importing.table.times import require_one_scale, whole_times
 
@@ -28,17 +35,6 @@ WEIGHT, TIME, FEATURES = "weight", "time", "attr"
 
 _EDGE_IDS = frozenset({"edge", "edgeid", "eid"})
 """What a column of edge ids is called, besides `IDS`."""
-
-
-@dataclass(frozen=True)
-class EdgeArray:
-    """An array with a row for each edge of the input."""
-
-    name: str
-    rows: Callable[[bool], RowSource]
-    """Called with whether entries of symmetric files are mirrored."""
-    files: tuple[FileState, ...] = ()
-    """What it is read from besides the edge lists."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class EdgeChoice:
 
 def edge_arrays(
     sources: list[EdgeSource], choice: EdgeChoice, reading: Reading
-) -> tuple[list[EdgeArray], list[str]]:
+) -> tuple[list[NodeArray], list[str]]:
     """The edge arrays of an import, and notes about what they are and what is ignored.
 
     A file whose format has weights (Matrix Market, DIMACS, SciPy) gives the array `weight` unless
@@ -96,11 +92,11 @@ def edge_arrays(
             columns = _all_but(sources, columns, taken)
         if _in_all(sources, columns):
             taken.update(columns)
-            arrays.append(EdgeArray(name, _columns(sources, columns, name, reading)))
+            rows = _columns(sources, columns, name, reading)
         else:
-            found = _file(sources, text, name, reading)
-            arrays.append(EdgeArray(name, lambda _mirrored, rows=found: rows, found.files))  # type: ignore[misc]
-            notes += [f"{note}; row i is edge i" for note in found.notes]
+            rows = _file(sources, text, name, reading)
+            notes += [f"{note}; row i is edge i" for note in rows.notes]
+        arrays.append(NodeArray("edge", name, rows))
     ignored = [name for source in sources for name in source.others if name not in taken]
     if ignored:
         listed = ", ".join(f"`{name}`" for name in dict.fromkeys(ignored))
@@ -140,7 +136,7 @@ def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
 
 def _columns(
     sources: list[EdgeSource], columns: list[str], name: str, reading: Reading
-) -> Callable[[bool], RowSource]:
+) -> RowSource:
     as_times = name == TIME and len(columns) == 1
     values = [source.values(columns, as_times) for source in sources if source.values is not None]
     require_one_scale(
@@ -156,27 +152,34 @@ def _columns(
         raise InvalidError(f"edge array `{name}`: expected one column, found {len(columns)}")
     width = len(columns) if name == FEATURES else None
 
-    def rows(mirrored: bool) -> RowSource:
-        def chunks() -> Iterator[NDArray[Any]]:
-            for source, one in zip(sources, values, strict=True):
-                first = 0
-                for chunk in one.chunks(mirrored):
-                    part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
-                    if dtype.kind == "f" and not reading.keeps_gaps and name != TIME:
-                        # Entries of symmetric files are counted twice.
-                        row = None if source.own_weight is not None else first
-                        part = _without_gaps(part, reading.fill, source.name, columns, row)
-                    first += len(part)
-                    yield np.ascontiguousarray(part[:, 0]) if width is None else part
+    listed = ", ".join(f"`{column}`" for column in columns)
+    named = f"edge columns {listed}"
 
-        listed = ", ".join(f"`{column}`" for column in columns)
-        named = f"edge columns {listed}"
-        found = RowSource(named, dtype, width, None, chunks, times=values[0].times)
-        if name != TIME:
-            return found
-        return _whole_times(found, f"--edge-time: column `{columns[0]}`", reading)
+    def chunks(*, is_mirrored: bool) -> Iterator[NDArray[Any]]:
+        for source, one in zip(sources, values, strict=True):
+            first = 0
+            stored = one.mirrored if is_mirrored and one.mirrored is not None else one.chunks
+            for chunk in stored():
+                part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
+                if dtype.kind == "f" and not reading.keeps_gaps and name != TIME:
+                    # Entries of symmetric files are counted twice.
+                    row = None if source.own_weight is not None else first
+                    part = _without_gaps(part, reading.fill, source.name, columns, row)
+                first += len(part)
+                yield np.ascontiguousarray(part[:, 0]) if width is None else part
 
-    return rows
+    rows = RowSource(
+        named,
+        dtype,
+        width,
+        None,
+        partial(chunks, is_mirrored=False),
+        times=values[0].times,
+        mirrored=partial(chunks, is_mirrored=True),
+    )
+    if name != TIME:
+        return rows
+    return _whole_times(rows, f"--edge-time: column `{columns[0]}`", reading)
 
 
 def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
@@ -187,16 +190,13 @@ def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
     if rows.dtype.kind in "iu":
         return rows
 
-    def chunks() -> Iterator[NDArray[Any]]:
-        first = 0
-        for chunk in rows.chunks():
-            try:
-                yield whole_times(where, chunk.reshape(len(chunk)), first)
-            except InvalidError as error:
-                raise InvalidError(f"{error}{_hint_on_fill(reading)}") from None
-            first += len(chunk)
+    def whole(chunk: NDArray[Any], first: int) -> NDArray[Any]:
+        try:
+            return whole_times(where, chunk.reshape(len(chunk)), first)
+        except InvalidError as error:
+            raise InvalidError(f"{error}{_hint_on_fill(reading)}") from None
 
-    return replace(rows, dtype=np.dtype(np.int64), width=None, chunks=chunks, path=None)
+    return rows.changed(whole, dtype=np.dtype(np.int64), width=None)
 
 
 def _without_gaps(

@@ -7,7 +7,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ from outercore.importing.table.edge_array import EdgeShape, oriented
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import common_type, described
+from outercore.importing.table.rows import RowSource, common_type, described, time_rows
 from outercore.importing.table.sparse import is_sparse_matrix, sparse_edges
 from outercore.importing.table.table import (
     ParquetTable,
@@ -37,26 +36,13 @@ from outercore.importing.table.table import (
     require_column,
 )
 from outercore.importing.table.text import Convention, TextFile, TextOptions, suffix_of
-from outercore.importing.table.times import is_date_column, is_time, time_values, times_of
+from outercore.importing.table.times import is_date_column, is_time, times_of
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
 _CHUNK = 1 << 20
 
 Batches = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
 """Sources and targets, of any type of integers."""
-Values = Callable[[bool], Iterator[NDArray[Any]]]
-"""Called with whether edges are mirrored; gives batches [rows, columns]."""
-
-
-@dataclass(frozen=True)
-class EdgeValues:
-    """Columns of an edge list beside its ends."""
-
-    names: list[str]
-    dtype: np.dtype
-    chunks: Values
-    times: str | None = None
-    """The type of points in time, as the manifest has it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +54,7 @@ class EdgeSource:
     """Gives them to an importer; called with the number of nodes, where it is known."""
     others: tuple[str, ...] = ()
     """Columns beside the ends."""
-    values: Callable[[list[str], bool], EdgeValues] | None = None
+    values: Callable[[list[str], bool], RowSource] | None = None
     """The values of some of those; called with whether one column of texts may be times."""
     own_weight: str | None = None
     """The column that the format itself says is the weight."""
@@ -323,8 +309,8 @@ def _sparse(path: Path) -> EdgeSource:
     files = states(path)
     found = sparse_edges(path)
 
-    def values(names: list[str], _as_times: bool) -> EdgeValues:
-        return EdgeValues(names, found.dtype, lambda _mirrored: found.values())
+    def values(names: list[str], _as_times: bool) -> RowSource:
+        return RowSource(str(path), found.dtype, 1, None, found.values)
 
     return pushed(
         str(path),
@@ -387,23 +373,19 @@ def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
     )
 
 
-def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], EdgeValues]:
+def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], RowSource]:
     """Gives the columns beside the ends by their names."""
 
-    def values(names: list[str], as_times: bool) -> EdgeValues:
-        if as_times and (times := times_of(table, names[0], in_text=True)) is not None:
-            return EdgeValues(names, np.dtype(np.int64), partial(_times, table, names[0]), times)
+    def values(names: list[str], as_times: bool) -> RowSource:
+        if as_times and times_of(table, names[0], in_text=True) is not None:
+            rows = time_rows(table, names[0])
+            return rows.changed(lambda times, _: times[:, None], width=1)
         return _values(table, ends, names)
 
     return values
 
 
-def _times(table: Table, name: str, _mirrored: bool) -> Iterator[NDArray[Any]]:
-    """The times of a column; no format that mirrors entries has any."""
-    return (batch[:, None] for batch in time_values(table, name))
-
-
-def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
+def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
     for name in names:
         if table.kind(name).startswith(("list", "large_list", "fixed_size_list")):
             raise InvalidError(
@@ -415,13 +397,12 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
     # What an entry of a symmetric file stands for besides itself.
     sign = 0 if file is None else {"no": 0, "same": 1, "negated": -1}[file.mirror]
 
-    def chunks(mirrored: bool) -> Iterator[NDArray[Any]]:
-        values = table.numbers(names, dtype, "nan")
-        if not (mirrored and sign):
-            yield from values
-            return
+    def chunks() -> Iterator[NDArray[Any]]:
+        return table.numbers(names, dtype, "nan")
+
+    def mirrored() -> Iterator[NDArray[Any]]:
         ids = table.numbers([ends.source, ends.target], np.dtype(np.int64), "nan")
-        for rows, both in zip(values, ids, strict=True):
+        for rows, both in zip(chunks(), ids, strict=True):
             twice = 1 + (both[:, 0] != both[:, 1])
             out = np.repeat(rows, twice, axis=0)
             if sign < 0:
@@ -429,7 +410,8 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
                 out[reverse] = -out[reverse]
             yield out
 
-    return EdgeValues(names, dtype, chunks)
+    more = mirrored if sign else None
+    return RowSource(str(table.path), dtype, len(names), None, chunks, mirrored=more)
 
 
 def _edge_member(path: Path) -> tuple[str, ...]:

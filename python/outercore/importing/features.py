@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.graph_tables import NodeTable, refuse_keys
 from outercore.importing.table.columns import NodeColumns
-from outercore.importing.table.rows import NodeArray, Reading, RowSource, open_rows, table_rows
+from outercore.importing.table.rows import NodeArray, Reading, open_rows, table_rows, time_rows
 from outercore.importing.table.sparse import is_sparse, sparse_rows
 from outercore.importing.table.table import Table, is_list, require_columns
-from outercore.importing.table.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
+from outercore.importing.table.times import TIME, has_gaps, has_times
 
 
 def open_features(
@@ -127,7 +125,7 @@ def arrays_of_table(
         times, arrays = ([one for one in of if one != TIME] for of in (times, arrays))
     named = [(name, name) for name in times if name not in gaps]
     named += [(TIME, time)] if time is not None else []
-    found = [NodeArray("array", name, _times(table, at), nodes.node_type) for name, at in named]
+    found = [NodeArray("array", name, time_rows(table, at), nodes.node_type) for name, at in named]
     found += [
         NodeArray("array", name, _rows(nodes.spec, table, [name], reading), nodes.node_type)
         for name in arrays
@@ -178,16 +176,3 @@ def _notes(
 
 def _rows(spec: FileSpec, table: Table, names: list[str], reading: Reading):  # type: ignore[no-untyped-def]
     return table_rows(spec, table, NodeColumns(None, names), reading)
-
-
-def _times(table: Table, name: str) -> RowSource:
-    """A column of times."""
-
-    return RowSource(
-        f"{table.path}:{name}",
-        np.dtype(np.int64),
-        None,
-        table.rows,
-        lambda: time_values(table, name),
-        times=STORED.get(clock_of(table, name)),
-    )

@@ -290,7 +290,7 @@ def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
         end = min(start + max(round(share * len(nodes)), 1), max(len(nodes) - later, start))
         end = end if later else len(nodes)
         own = np.sort(shuffled[start:end]).astype(np.int64)
-        splits.append(NodeArray("split", name, _in_memory(f"split `{name}`", own), labels.of_type))
+        splits.append(NodeArray("split", name, from_array(f"split `{name}`", own), labels.of_type))
         start = end
     return splits
 
@@ -318,7 +318,7 @@ def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> lis
         if end < len(ordered):
             is_own &= of_nodes < ordered[end]
         splits.append(
-            NodeArray("split", name, _in_memory(f"split `{name}`", nodes[is_own]), labels.of_type)
+            NodeArray("split", name, from_array(f"split `{name}`", nodes[is_own]), labels.of_type)
         )
         start = end
     return splits
@@ -341,7 +341,3 @@ def has_label(labels: NDArray, task: str | None) -> NDArray[np.bool_]:
     else:
         known = np.ones(labels.shape, np.bool_) if task == "regression" else labels >= 0
     return known.any(axis=1) if known.ndim > 1 else known
-
-
-def _in_memory(name: str, values: NDArray) -> RowSource:
-    return RowSource(name, values.dtype, None, len(values), lambda: iter([values]))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outercore.importing.build.dictionary import Column, Keys
-from outercore.importing.edge_arrays import EdgeArray
 from outercore.importing.edges import EdgeSource
 from outercore.importing.graph_tables import NodeTable
 from outercore.importing.keyed_edges import EdgesOfType
@@ -25,7 +24,7 @@ class GraphSource:
     nodes: int | None = None
     undirected: bool | None = None
     """What the origin says about its edges; `ImportOptions.undirected` wins."""
-    edge_arrays: list[EdgeArray] = field(default_factory=list)
+    edge_arrays: list[NodeArray] = field(default_factory=list)
     reading: str = ""
     """What else decides how the inputs are read; an import with another one is another import."""
     notes: list[str] = field(default_factory=list)
@@ -46,15 +45,14 @@ class GraphSource:
         return [
             *(edge.name for edge in self.edges),
             *(array.rows.name for array in self.arrays),
-            *(array.rows(False).name for array in self.edge_arrays if array.files),
+            *(array.rows.name for array in self.edge_arrays if array.rows.files),
         ]
 
     def files(self) -> list[FileState]:
         """What everything is read from, as it was when it was opened."""
         sources = [
             *(edge.files for edge in self.edges),
-            *(array.rows.files for array in self.arrays),
-            *(array.files for array in self.edge_arrays),
+            *(array.rows.files for array in [*self.arrays, *self.edge_arrays]),
             self.also_read,
         ]
         return [state for files in sources for state in files]

@@ -30,6 +30,7 @@ from outercore.importing.table.rows import (
     Reading,
     RowSource,
     described,
+    from_array,
     is_array,
     npz_rows,
     open_node_table,
@@ -216,12 +217,7 @@ def _is_zero_or_one(table: Table, column: str) -> bool:
 
 def _as_mask(source: RowSource) -> RowSource:
     """0 and 1 as Booleans."""
-
-    def chunks() -> Iterator[NDArray]:
-        for chunk in source.chunks():
-            yield chunk.astype(np.bool_)
-
-    return replace(source, dtype=np.dtype(np.bool_), chunks=chunks)
+    return source.changed(lambda chunk, _: chunk.astype(np.bool_), dtype=np.dtype(np.bool_))
 
 
 def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, RowSource]]:
@@ -255,25 +251,22 @@ def as_ids(source: RowSource, reading: Reading | None = None) -> RowSource:
     if source.dtype.kind == "b" or not (first or is_float):
         return source
 
-    def chunks() -> Iterator[NDArray]:
-        row = 0
-        for chunk in source.chunks():
-            if is_float and len(wrong := np.flatnonzero(chunk.ravel() != np.trunc(chunk.ravel()))):
-                row += int(wrong[0]) // (source.width or 1)
-                found = chunk.ravel()[wrong[0]]
-                raise InvalidError(
-                    f"`{source.name}`: row {row}: expected whole numbers, found {found}"
-                )
-            ids = exactly(chunk, np.dtype(np.int64), f"`{source.name}`", row)
-            if first and len(below := np.flatnonzero(ids.ravel() < first)):
-                raise InvalidError(
-                    f"`{source.name}`: row {row + int(below[0])}: node id {ids.ravel()[below[0]]}, "
-                    f"expected 1 or more: ids start at 1, {reading.why_from_1}"
-                )
-            row += len(chunk)
-            yield ids - first
+    def from_zero(chunk: NDArray, row: int) -> NDArray:
+        if is_float and len(wrong := np.flatnonzero(chunk.ravel() != np.trunc(chunk.ravel()))):
+            row += int(wrong[0]) // (source.width or 1)
+            fraction = chunk.ravel()[wrong[0]]
+            raise InvalidError(
+                f"`{source.name}`: row {row}: expected whole numbers, found {fraction}"
+            )
+        ids = exactly(chunk, np.dtype(np.int64), f"`{source.name}`", row)
+        if first and len(below := np.flatnonzero(ids.ravel() < first)):
+            raise InvalidError(
+                f"`{source.name}`: row {row + int(below[0])}: node id {ids.ravel()[below[0]]}, "
+                f"expected 1 or more: ids start at 1, {reading.why_from_1}"
+            )
+        return ids - first
 
-    return replace(source, dtype=np.dtype(np.int64), chunks=chunks, path=None)
+    return source.changed(from_zero, dtype=np.dtype(np.int64))
 
 
 class Splits:
@@ -297,7 +290,8 @@ class Splits:
             for name, rows in open_splits(choice.archive, reading):
                 self._add(name, rows, nodes.node_type, by_key=by_key and rows.dtype.kind != "b")
         for text in choice.single:
-            name, spec = _parse(text)
+            name, file = split_name(text)
+            spec = FileSpec.parse(file)
             if not by_key:
                 self._add(*open_split(text, reading), nodes.node_type, by_key=False)
             elif is_array(spec):
@@ -347,7 +341,9 @@ class Splits:
                     f"--split {name}: {column.name}: row {int(missing[0])}: no node of type "
                     f"`{column.node_type}` has the key `{_key_at(column, int(missing[0]))}`"
                 )
-            found.append(NodeArray("split", name, _stored(name, rows), column.node_type))
+            found.append(
+                NodeArray("split", name, from_array(f"split `{name}`", rows), column.node_type)
+            )
         return found
 
 
@@ -371,15 +367,11 @@ def _key_columns(name: str, spec: FileSpec, table: Table, count: int) -> tuple[s
     """
     if len(spec.columns) == count:
         return spec.columns
-    if not spec.columns and count == 1:
-        column = table.names[0] if len(table.names) == 1 else id_column(table)
-        if column is not None:
-            return (column,)
     if not spec.columns and len(table.names) == count:
         return tuple(table.names)
     found = f"{len(spec.columns)} chosen" if spec.columns else "none that is called so"
     raise InvalidError(
-        f"--split {name}: `{spec.path}`: keys have {count} column{'s' * (count > 1)}, found "
+        f"--split {name}: `{spec.path}`: keys have {count} columns, found "
         f"{found}\nhint: name all: `--split NAME=FILE:{','.join(['COLUMN'] * count)}`"
     )
 
@@ -394,26 +386,9 @@ def _key_at(column: Column, row: int) -> str:
     raise InvalidError(f"{column.name}: no row {row}")
 
 
-def _parse(text: str) -> tuple[str, FileSpec]:
-    name, equals, file = text.partition("=")
-    if not equals or not name:
-        raise InvalidError(
-            f"--split: expected NAME=FILE, such as `train=train.npy`, found `{text}`"
-        )
-    return normal_split(name), FileSpec.parse(file)
-
-
 def _texts(rows: RowSource) -> Any:
     def texts() -> Iterator[Any]:
         for chunk in rows.chunks():
             yield pa.array(chunk).cast(pa.large_string())
 
     return texts
-
-
-def _stored(name: str, rows: NDArray[np.int64]) -> RowSource:
-    def chunks() -> Iterator[NDArray[np.int64]]:
-        for first in range(0, len(rows), 1 << 20):
-            yield np.array(rows[first : first + (1 << 20)])
-
-    return RowSource(f"split `{name}`", np.dtype(np.int64), None, len(rows), chunks)

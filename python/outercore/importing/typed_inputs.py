@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from outercore.base.native import Progress
 from outercore.base.sizes import parse_size
-from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import EdgeType
 from outercore.errors import InvalidError
 from outercore.importing.build.dictionary import column_of
 from outercore.importing.build.graph import write_typed
 from outercore.importing.features import open_features
 from outercore.importing.graph_tables import EdgeTable, NodeTable, open_edge_types, open_node_types
-from outercore.importing.keyed_edges import Dangling, EdgesOfType, edges_of_types
+from outercore.importing.keyed_edges import Dangling, edges_of_types
 from outercore.importing.labels import SHARES, open_labels, random_splits, splits_by_time
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource
@@ -211,13 +208,12 @@ def source_of_arrays(
     counts: dict[str, int],
     tables: list[EdgeTable],
     arrays: list[NodeArray],
-    edge_arrays: dict[EdgeType, list[tuple[str, RowSource]]],
     notes: list[str],
 ) -> TypedSource:
     """The source of a directory whose nodes have numbers.
 
-    `arrays` are those of nodes, labels and splits among them; `--label` and `--split` replace
-    these. Reverse edge types have the arrays of their edges.
+    `arrays` are those of nodes and edges, labels and splits among them; `--label` and `--split`
+    replace these. Reverse edge types have the arrays of their edges.
 
     Errors: `InvalidError` for `--split` without labels.
     """
@@ -234,19 +230,17 @@ def source_of_arrays(
         for one in arrays
         if not (one.role == "labels" and is_labelled)
         and not (one.role == "split" and (is_labelled or inputs.splits.is_given))
+        and one.role != "edge"
     ]
     source = typed_source(inputs, options, nodes, tables, (left, notes), [str(root)])
     for edges in source.edges:
-        source.arrays.extend(_of_edges(edges, edge_arrays))
+        given = edges.ends[0].table.key
+        source.arrays.extend(
+            replace(one, of_type=edges.key)
+            for one in arrays
+            if one.role == "edge" and one.of_type == given
+        )
     return source
-
-
-def _of_edges(
-    edges: EdgesOfType, arrays: dict[EdgeType, list[tuple[str, RowSource]]]
-) -> Iterator[NodeArray]:
-    given = edges.ends[0].table.edge_type
-    for name, rows in arrays.get(given, []):
-        yield NodeArray("edge", name, rows, edge_type_key(edges.edge_type))
 
 
 def undeclared_times(

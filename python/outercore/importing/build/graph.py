@@ -101,11 +101,10 @@ def _import_nodes(
     progress: Progress,
 ) -> dict[str, Any]:
     """Writes the edges and what belongs to nodes and edges; returns the summary."""
-    of_edges = [
-        NodeArray("edge", array.name, array.rows(not described["undirected"]))
-        for array in source.edge_arrays
-    ]
+    of_edges = source.edge_arrays
     require_comparable([*source.arrays, *of_edges])
+    if not described["undirected"]:
+        of_edges = [replace(array, rows=array.rows.with_reverse()) for array in of_edges]
     with Importer(out, described, progress) as importer:
         for edges in source.edges:
             try:

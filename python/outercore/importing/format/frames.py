@@ -20,7 +20,6 @@ from outercore.data.split_names import normal_split
 from outercore.data.time_arrays import is_calendar_name, is_time_name
 from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph
-from outercore.importing.edge_arrays import EdgeArray
 from outercore.importing.edges import digest_of, from_edge_index
 from outercore.importing.format.pyg import TOPOLOGY, numpy_of, splits_of
 from outercore.importing.labels import class_arrays
@@ -328,7 +327,7 @@ class _Opening:
             raise NotFoundError(f"{where}: node `{ids[first]}` is not in the graph")
         return places.to_numpy().astype(np.int64)
 
-    def _edge_arrays(self) -> list[EdgeArray]:
+    def _edge_arrays(self) -> list[NodeArray]:
         found = []
         for name, column in self._graph.edges.items():
             where = f"{self._graph.name}: {self._graph.column} `{name}` of edges"
@@ -352,12 +351,8 @@ class _Opening:
             rows = replace(rows, has_gaps=name in self._graph.with_gaps)
             if times is not None:
                 rows = replace(rows, times=times.kind)
-            found.append(_edge_array(name, rows))
+            found.append(NodeArray("edge", name, rows))
         return found
-
-
-def _edge_array(name: str, rows: RowSource) -> EdgeArray:
-    return EdgeArray(name, lambda _mirrored: rows)
 
 
 def _ids(where: str, values: Any, hint: str = "") -> pa.Array:

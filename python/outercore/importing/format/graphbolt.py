@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.data.batch_arrays import RESERVED
-from outercore.data.graph import EdgeType
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
-from outercore.importing.edge_arrays import FEATURES, EdgeArray
+from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import open_edges
 from outercore.importing.format.description import (
     count_of,
@@ -341,13 +340,15 @@ def node_arrays(
     return found
 
 
-def edge_arrays(
-    description: Description, kind: str, reading: Reading
-) -> list[tuple[str, RowSource]]:
-    """The arrays of an edge type; what is called `feat` is the array `attr`."""
+def edge_arrays(description: Description, kind: str, reading: Reading) -> list[NodeArray]:
+    """The arrays of an edge type; the one that is called `feat` is the array `attr`."""
     parts = [one for one in description.edge_data if one.kind == kind]
     main = _main(parts)
-    return [(FEATURES if part is main else part.name, rows_of(part, reading)) for part in parts]
+    of_type = kind.replace(":", "__") or None
+    return [
+        NodeArray("edge", FEATURES if part is main else part.name, rows_of(part, reading), of_type)
+        for part in parts
+    ]
 
 
 def _main(parts: list[Part]) -> Part | None:
@@ -428,19 +429,14 @@ def open_untyped(root: Path, reading: Reading) -> GraphSource:
         )
         for one in description.edges
     ]
-    arrays = edge_arrays(description, "", reading)
     return GraphSource(
         edges,
         [*node_arrays(description, "", reading, is_labelled=is_labelled), *from_task],
         description.counts[""],
-        edge_arrays=[_edge_array(name, rows) for name, rows in arrays],
+        edge_arrays=edge_arrays(description, "", reading),
         notes=description.notes,
         also_read=states(description.path),
     )
-
-
-def _edge_array(name: str, rows: RowSource) -> EdgeArray:
-    return EdgeArray(name, lambda _mirrored: rows, rows.files)
 
 
 def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
@@ -468,9 +464,8 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
         raise InvalidError(
             f"{where}: the task has sets of {', '.join(of_types)}, expected one node type"
         )
-    by_type: dict[EdgeType, list[tuple[str, RowSource]]] = {
-        one.edge_type: edge_arrays(description, ":".join(one.edge_type), reading) for one in tables
-    }
+    for one in tables:
+        arrays += edge_arrays(description, ":".join(one.edge_type), reading)
     return source_of_arrays(
         root,
         inputs,
@@ -478,7 +473,6 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
         description.counts,
         sorted(tables, key=lambda one: one.key),
         arrays,
-        by_type,
         description.notes,
     )
 

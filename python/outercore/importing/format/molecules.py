@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from outercore.data.split_names import KNOWN
 from outercore.errors import InvalidError
-from outercore.importing.edge_arrays import FEATURES, EdgeArray
+from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import pushed
 from outercore.importing.many_graphs import GraphLevel, first_of_counts, labels_of, whole_counts
 from outercore.importing.source import GraphSource
@@ -71,7 +71,7 @@ def open_molecules(path: Path, task: str | None = None) -> GraphSource:
     attributes = []
     if "bond" in member_names(path):
         rows = npz_rows(open_member(path, ("bond",)))
-        attributes.append(EdgeArray(FEATURES, lambda _mirrored: rows, files))
+        attributes.append(NodeArray("edge", FEATURES, rows))
     return GraphSource(
         [edges],
         [NodeArray("features", "x", npz_rows(atoms))],

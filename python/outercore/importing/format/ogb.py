@@ -15,7 +15,7 @@ from outercore.data.edge_types import edge_type_key
 from outercore.data.graph import EdgeType
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.edge_arrays import FEATURES, EdgeArray
+from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import npz_edges, text_edges
 from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.graph_tables import EdgeTable, require_type_name, text_of_edges
@@ -143,8 +143,7 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
         arrays.append(NodeArray("labels", "y", label_rows(labels)))
     edge_features = raw / "edge-feat.csv.gz"
     if edge_features.exists():
-        found = _numbers(edge_features)
-        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found, found.files))
+        edge_arrays.append(NodeArray("edge", FEATURES, _numbers(edge_features)))
     nodes = None
     counts = raw / "num-node-list.csv.gz"
     if counts.exists():
@@ -234,8 +233,8 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
     if "node_feat" in names:
         arrays.append(NodeArray("features", "x", npz_rows(open_member(data, ("node_feat",)))))
     if "edge_feat" in names:
-        found = npz_rows(open_member(data, ("edge_feat",)))
-        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found, found.files))
+        rows = npz_rows(open_member(data, ("edge_feat",)))
+        edge_arrays.append(NodeArray("edge", FEATURES, rows))
     labels = raw / "node-label.npz"
     if labels.exists():
         arrays.append(NodeArray("labels", "y", npz_rows(open_member(labels, ("node_label",)))))
@@ -319,9 +318,9 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
             NodeArray("split", name, rows, node_type)
             for name, rows in split_arrays(root / "split", inputs.ogb_split, node_type)
         ]
-    of_edges = {one: _of_edges(raw, one, reading) for one in edge_types}
+    arrays += [array for one in edge_types for array in _of_edges(raw, one, reading)]
     tables = [_edges(raw, one) for one in edge_types]
-    return source_of_arrays(root, inputs, options, counts, tables, arrays, of_edges, [])
+    return source_of_arrays(root, inputs, options, counts, tables, arrays, [])
 
 
 def _rows_of_text(path: Path) -> list[list[str]]:
@@ -389,12 +388,13 @@ def _of_nodes(raw: Path, node_type: str, reading: Reading) -> list[NodeArray]:
     return found
 
 
-def _of_edges(raw: Path, edge_type: EdgeType, reading: Reading) -> list[tuple[str, RowSource]]:
+def _of_edges(raw: Path, edge_type: EdgeType, reading: Reading) -> list[NodeArray]:
     found = []
     for path in sorted(_folder(raw, edge_type).glob("edge*.csv.gz")):
         if path.name in _NOT_DATA:
             continue
         name = path.name.removesuffix(".csv.gz")
         name = FEATURES if name == "edge-feat" else name[len("edge_") :]
-        found.append((name, open_rows(FileSpec(path, ()), reading)))
+        rows = open_rows(FileSpec(path, ()), reading)
+        found.append(NodeArray("edge", name, rows, edge_type_key(edge_type)))
     return found

@@ -92,7 +92,7 @@ def open_igb(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSo
         arrays.append(NodeArray("labels", "y", rows, node_type))
         arrays += _in_order(rows, node_type, options.task)
         notes.append(f"labels: `{spec}`; splits in the order of the nodes, 60, 20 and 20 %")
-    return source_of_arrays(root, inputs, options, counts, tables, arrays, {}, notes)
+    return source_of_arrays(root, inputs, options, counts, tables, arrays, notes)
 
 
 def _igb_rows(
@@ -189,7 +189,7 @@ def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
                 arrays.append(NodeArray("array", name, rows, node_type))
     if labelled is not None:
         arrays += _mag_splits(root / "split_dict.pt", labelled, counts[labelled])
-    return source_of_arrays(root, inputs, options, counts, tables, arrays, {}, [])
+    return source_of_arrays(root, inputs, options, counts, tables, arrays, [])
 
 
 def _mag_splits(path: Path, node_type: str, count: int) -> list[NodeArray]:

@@ -25,7 +25,6 @@ from outercore.importing.build.graph import (
     require_place,
     typed_importer,
 )
-from outercore.importing.edge_arrays import EdgeArray
 from outercore.importing.edges import digest_of, from_edge_index
 from outercore.importing.graph_tables import require_type_name
 from outercore.importing.options import ImportOptions
@@ -68,8 +67,10 @@ def _has_rows(data: Any, attribute: str, edges: int) -> bool:
     return len(value) == edges and numpy_of(attribute, value).dtype.kind in "biuf"
 
 
-def edge_values(data: Any, edge_index: NDArray, where: str = "data") -> list[tuple[str, RowSource]]:
-    """The edge arrays of what messages call `where`, with their names.
+def edge_values(
+    data: Any, edge_index: NDArray, where: str = "data", of_type: str | None = None
+) -> list[NodeArray]:
+    """The edge arrays of an object that messages call `where`.
 
     Errors: `InvalidError` for another number of rows than edges, or times that are not whole.
     """
@@ -92,7 +93,7 @@ def edge_values(data: Any, edge_index: NDArray, where: str = "data") -> list[tup
         rows = replace(from_array(place, values), keeps_form=True, is_column=is_column)
         if attribute == "edge_time" and values.dtype.kind not in "iu":
             raise InvalidError(f"{place}: type {values.dtype}, expected whole numbers")
-        found.append((name, rows))
+        found.append(NodeArray("edge", name, rows, of_type))
     return found
 
 
@@ -268,14 +269,14 @@ def _names(data: Any) -> list[str]:
     return [name for name, value in data.to_dict().items() if value is not None]
 
 
-def _array(name: str, values: NDArray[Any]) -> EdgeArray:
+def _array(name: str, values: NDArray[Any]) -> NodeArray:
     where = f"data.{name}"
     if name == "t":
         values = values.reshape(-1)
         if values.dtype.kind == "f":
             values = whole_times(where, values)
     rows = from_array(where, np.ascontiguousarray(values))
-    return EdgeArray(_ARRAYS.get(name, name), lambda _mirrored: rows)
+    return NodeArray("edge", _ARRAYS.get(name, name), rows)
 
 
 _ROWS = 1 << 20
@@ -321,8 +322,7 @@ def import_hetero(
         rows = from_array(f"split `{name}`", ids)
         found.append(NodeArray("split", normal_split(name), rows, labelled))
     for key, one in edges.items():
-        for name, rows in edge_values(data[one], ends[key], _where(one)):
-            found.append(NodeArray("edge", name, rows, key))
+        found += edge_values(data[one], ends[key], _where(one), key)
         for name, values in (edge_arrays or {}).get(one, {}).items():
             found.append(NodeArray("edge", name, rows_of(f"{_where(one)}.{name}", values), key))
     require_place(found, options)
@@ -559,10 +559,7 @@ def open_data(
         found,
         nodes,
         False,
-        [
-            EdgeArray(name, lambda _mirrored, rows=rows: rows)  # type: ignore[misc]
-            for name, rows in edge_values(data, edge_index)
-        ],
+        edge_values(data, edge_index),
         notes=_not_taken(data, edge_index.shape[1], arrays, splits is not None),
     )
 

@@ -15,7 +15,7 @@ from outercore.data.graph import Graph
 from outercore.data.graph_arrays import TRIPLES
 from outercore.errors import InvalidError
 from outercore.files.large_arrays import blocks, forget, mapped
-from outercore.importing.edge_arrays import WEIGHT, EdgeArray
+from outercore.importing.edge_arrays import WEIGHT
 from outercore.importing.edges import pushed
 from outercore.importing.source import GraphSource
 from outercore.importing.table.file_state import states
@@ -66,10 +66,15 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
         for some, _ in kept(triples):
             yield np.ascontiguousarray(some[:, 0]), np.ascontiguousarray(some[:, 2])
 
-    arrays: list[EdgeArray] = []
+    arrays: list[NodeArray] = []
     if chosen is None:
         arrays.append(
-            _edge_array("relation", np.dtype(np.int64), count, lambda: _relations(kept(triples)))
+            _edge_array(
+                "relation",
+                np.dtype(np.int64),
+                count,
+                lambda: (np.ascontiguousarray(some[:, 1]) for some, _ in kept(triples)),
+            )
         )
     if _WEIGHTS in graph.arrays:
         weights = mapped(graph.root, graph.arrays[_WEIGHTS])
@@ -89,16 +94,9 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
     )
 
 
-def _relations(
-    kept: Iterator[tuple[NDArray[np.int64], NDArray[Any]]],
-) -> Iterator[NDArray[np.int64]]:
-    for some, _ in kept:
-        yield np.ascontiguousarray(some[:, 1])
-
-
-def _edge_array(name: str, dtype: np.dtype, count: int | None, chunks: Any) -> EdgeArray:
+def _edge_array(name: str, dtype: np.dtype, count: int | None, chunks: Any) -> NodeArray:
     rows = RowSource(f"`{name}` of the triples", dtype, None, count, chunks)
-    return EdgeArray(name, lambda _mirrored: rows)
+    return NodeArray("edge", name, rows)
 
 
 def _name_array(graph: Graph, key: str) -> NodeArray:

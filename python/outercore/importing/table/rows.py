@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +35,14 @@ from outercore.importing.table.table import (
     list_rows,
 )
 from outercore.importing.table.text import TextOptions, suffix_of
-from outercore.importing.table.times import are_whole, time_values, times_of, whole_times
+from outercore.importing.table.times import (
+    STORED,
+    are_whole,
+    clock_of,
+    time_values,
+    times_of,
+    whole_times,
+)
 
 
 def no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
@@ -113,12 +121,34 @@ class RowSource:
     """The type of points in time, as the manifest has it."""
     padded: int = 0
     """Ids of nodes with zeros in front, which are read as numbers."""
+    mirrored: Callable[[], Iterator[NDArray]] | None = None
+    """The rows of edges with the reverse of each entry that a symmetric file leaves out."""
 
     @property
     def row_shape(self) -> list[int]:
         """Extents of a row, as its owner had it."""
         width = 1 if self.is_column else self.width
         return [] if width is None else [width]
+
+    def with_reverse(self) -> RowSource:
+        """The rows of a graph that is stored as it is given, with both entries of a pair."""
+        return self if self.mirrored is None else replace(self, chunks=self.mirrored)
+
+    def changed(self, change: Callable[[NDArray, int], NDArray], **fields: Any) -> RowSource:
+        """The rows with other values: `change` gets a chunk and the number of its first row.
+
+        `fields` are those of the new source that differ as well.
+        """
+
+        def of(source: Callable[[], Iterator[NDArray]]) -> Iterator[NDArray]:
+            first = 0
+            for chunk in source():
+                yield change(chunk, first)
+                first += len(chunk)
+
+        mirrored = None if self.mirrored is None else partial(of, self.mirrored)
+        chunks = partial(of, self.chunks)
+        return replace(self, chunks=chunks, mirrored=mirrored, path=None, **fields)
 
 
 @dataclass(frozen=True)
@@ -211,11 +241,19 @@ def as_times(name: str, rows: RowSource) -> RowSource:
     is_one = rows.width is None and rows.dtype.kind == "f" and is_time_name(name)
     if not is_one or not are_whole(rows.chunks()):
         return rows
+    return rows.changed(lambda chunk, _: whole_times(rows.name, chunk), dtype=np.dtype(np.int64))
 
-    def chunks() -> Iterator[NDArray]:
-        return (whole_times(rows.name, chunk) for chunk in rows.chunks())
 
-    return replace(rows, dtype=np.dtype(np.int64), chunks=chunks, path=None)
+def time_rows(table: Table, name: str) -> RowSource:
+    """A column of times, as `time_values`."""
+    return RowSource(
+        f"{table.path}:{name}",
+        np.dtype(np.int64),
+        None,
+        table.rows,
+        lambda: time_values(table, name),
+        times=STORED.get(clock_of(table, name)),
+    )
 
 
 def require_rows(table: Table, *, of_names: bool = False) -> None:
@@ -350,12 +388,7 @@ def filled(source: RowSource, fill: float | None) -> RowSource:
     """`source` with `fill` for NaN."""
     if fill is None or source.dtype.kind != "f":
         return source
-
-    def chunks() -> Iterator[NDArray]:
-        for rows in source.chunks():
-            yield without_gaps(rows, fill)
-
-    return replace(source, chunks=chunks, path=None)
+    return source.changed(lambda rows, _: without_gaps(rows, fill))
 
 
 def _as_floats(spec: FileSpec, source: Batches) -> Batches:
