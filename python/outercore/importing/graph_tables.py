@@ -18,7 +18,7 @@ from outercore.files.file_spec import FileSpec
 from outercore.importing.format.description import count_of
 from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import edge_columns, id_column
-from outercore.importing.table.edge_array import ENDS, EdgeArrayTable, EdgeShape
+from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.parts import Parts, joined
 from outercore.importing.table.rows import Reading, open_node_table
@@ -201,7 +201,7 @@ def _edge_table(
     spec = FileSpec.parse(value)
     refuse_foreign(spec.path)
     if suffix_of(spec.path) == ".npy":
-        return array_of_edges(edge_type, spec, None)
+        return array_of_edges(edge_type, EdgeArrayTable.open(spec))
     if suffix_of(spec.path) in _ARRAYS:
         raise InvalidError(f"`{spec}`: expected edges in text, Parquet or `.npy`")
     files = states(spec.path)
@@ -261,15 +261,10 @@ def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:
     return found.to_pylist()
 
 
-def array_of_edges(edge_type: EdgeType, spec: FileSpec, shape: EdgeShape | None) -> EdgeTable:
-    """Edges of one type in a `.npy`.
-
-    Errors: `InvalidError` for an array of another shape.
-    """
-    table = EdgeArrayTable(spec, shape)
-    _ = table.rows
-    source, target = ENDS
-    return EdgeTable(edge_type, spec, table, (source,), (target,), (), states(spec.path))
+def array_of_edges(edge_type: EdgeType, table: EdgeArrayTable) -> EdgeTable:
+    """Edges of one type in an array."""
+    (source, target), spec = ENDS, FileSpec(table.path, ())
+    return EdgeTable(edge_type, spec, table, (source,), (target,), (), table.files)
 
 
 def text_of_edges(edge_type: EdgeType, path: Path) -> EdgeTable:

@@ -484,7 +484,7 @@ def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
         raise InvalidError(f"`{spec.path}`: its nodes have numbers from 0, {what}")
     files = states(spec.path)
     if suffix_of(spec.path) == ".npy":
-        array = EdgeArrayTable(spec, inputs.edge_shape)
+        array = EdgeArrayTable.open(spec, inputs.edge_shape)
         return _Edges(spec, array, EdgeColumns(*ENDS, []), files, "")
     table = parts.open(spec, inputs.text, "named_edges")
     if isinstance(table, TextTable) and table.file.format != "delimited":

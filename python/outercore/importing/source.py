@@ -89,7 +89,7 @@ class TypedSource:
     splits: Splits | None
     """Those by keys."""
     arrays: list[NodeArray]
-    identity: str
+    identities: list[str]
     """What makes another import."""
     notes: list[str]
     inputs: list[str]

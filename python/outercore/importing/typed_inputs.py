@@ -145,7 +145,7 @@ def typed_source(
         uses,
         splits if isinstance(splits, Splits) else None,
         arrays,
-        identity,
+        [identity],
         list(dict.fromkeys([*from_files, *notes, *dates, *more])),
         named,
         inputs.fill,

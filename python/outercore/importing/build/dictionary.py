@@ -114,11 +114,13 @@ class Keys:
     on disk, besides the keys themselves.
     """
 
-    def __init__(self, out: Path, nodes: list[Column], uses: list[Column], identity: str) -> None:
+    def __init__(
+        self, out: Path, nodes: list[Column], uses: list[Column], identities: list[str]
+    ) -> None:
         self._place = out.parent / f".{out.name}.keys"
         self._columns = [*nodes, *uses]
         self._nodes = len(nodes)
-        self._identity = identity
+        self._identities = identities
         self._is_ours = False
         self._rows: list[NDArray[np.int64]] = []
         self._counts: list[int] = []
@@ -144,7 +146,7 @@ class Keys:
         options = {
             "memory": memory,
             "unknown": "keep",
-            "inputs": [self._identity],
+            "inputs": self._identities,
             # Drops the dictionary of other inputs that an interrupted import left behind.
             "overwrite": True,
         }
@@ -214,7 +216,7 @@ class Keys:
     def _is_built(self) -> bool:
         try:
             manifest = json.loads((self._place / "graph.json").read_text())
-            return bool(manifest["provenance"]["inputs"] == [self._identity])
+            return bool(manifest["provenance"]["inputs"] == self._identities)
         except (OSError, ValueError, KeyError, TypeError):
             return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -245,8 +245,8 @@ def write_typed(
     source: TypedSource,
     out: str | Path,
     options: ImportOptions,
-    progress: Progress,
-    note: Any,
+    progress: Progress = _silent,
+    note: Callable[[str], object] = lambda _: None,
     *,
     dangling: Dangling = "refuse",
 ) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def write_typed(
         note(line)
     out = Path(out)
     uses = [*source.edge_keys, *(source.splits.columns if source.splits else [])]
-    with Keys(out, source.node_keys, uses, source.identity) as keys:
+    with Keys(out, source.node_keys, uses, source.identities) as keys:
         keys.build(parse_size(options.memory), progress)
         if source.find_edges is not None:
             source = replace(source, edges=source.find_edges(keys))
@@ -272,7 +272,7 @@ def write_typed(
             options,
             progress,
             inputs=source.inputs,
-            identities=[source.identity],
+            identities=source.identities,
             nodes=source.counts,
             edges=[one.edge_type for one in source.edges],
         ) as importer:

@@ -12,8 +12,9 @@ import numpy as np
 
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.graph import EdgeType, Graph
+from outercore.importing.build.graph import write_typed
 from outercore.importing.format.frames import MemoryGraph, write
-from outercore.importing.format.pyg import MASKS, TOPOLOGY, import_hetero, numpy_of
+from outercore.importing.format.pyg import MASKS, TOPOLOGY, numpy_of, open_hetero
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
 
@@ -121,9 +122,10 @@ def _from_typed_dgl(
                 edge_arrays[edge_type][name] = values
     data = _Stores(list(graph.ntypes), list(graph.canonical_etypes), stores)
     chosen = None if splits is None else dict(splits)
-    notes = import_hetero(
-        data, Path(out), chosen, tuple(further), 0, options, edge_arrays=edge_arrays
-    )
+    options = options or ImportOptions()
+    source = open_hetero(data, chosen, tuple(further), 0, options, edge_arrays)
+    write_typed(source, out, options)
+    notes = source.notes
     if not_taken:
         listed = ", ".join(f"`{name}`" for name in not_taken)
         notes.append(f"from_dgl: not taken: {listed}: a batch has something else under the name")

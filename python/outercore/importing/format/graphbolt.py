@@ -36,6 +36,7 @@ from outercore.importing.graph_tables import (
 )
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import GraphSource, TypedSource
+from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
     NodeArray,
@@ -482,5 +483,5 @@ def _edges(part: Part, where: str) -> EdgeTable:
     require_type_name(where, relation)
     edge_type = source, relation, target
     if part.format == "numpy":
-        return array_of_edges(edge_type, FileSpec(part.path, ()), "2,E")
+        return array_of_edges(edge_type, EdgeArrayTable.open(FileSpec(part.path, ()), "2,E"))
     return text_of_edges(edge_type, part.path)

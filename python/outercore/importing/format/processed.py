@@ -17,7 +17,7 @@ from outercore.importing.graph_tables import EdgeTable, array_of_edges, require_
 from outercore.importing.labels import has_label, without_label
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource
-from outercore.importing.table.edge_array import EdgeShape
+from outercore.importing.table.edge_array import EdgeArrayTable, EdgeShape
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
     NodeArray,
@@ -215,7 +215,7 @@ def _edges(root: Path, between: str, shape: EdgeShape) -> list[EdgeTable]:
     for edge_type, path in _relations(root, between):
         for name in edge_type:
             require_type_name(f"directory `{path.parent}`", name)
-        tables.append(array_of_edges(edge_type, FileSpec(path, ()), shape))
+        tables.append(array_of_edges(edge_type, EdgeArrayTable.open(FileSpec(path, ()), shape)))
     return sorted(tables, key=lambda one: one.key)
 
 

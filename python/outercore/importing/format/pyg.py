@@ -12,32 +12,351 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outercore.base.native import Progress
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import edge_type_key
 from outercore.data.graph import EdgeType
 from outercore.data.split_names import normal_split
 from outercore.errors import InvalidError
-from outercore.importing.build.graph import (
-    feed_array,
-    import_graph,
-    refuse_options,
-    require_place,
-    typed_importer,
-)
-from outercore.importing.edges import digest_of, from_edge_index
-from outercore.importing.graph_tables import require_type_name
+from outercore.importing.build.graph import import_graph, write_typed
+from outercore.importing.edges import EdgeSource, digest_of, from_edge_index
+from outercore.importing.graph_tables import array_of_edges, require_type_name
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python
-from outercore.importing.source import GraphSource
+from outercore.importing.source import GraphSource, TypedSource
+from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.rows import NodeArray, RowSource, from_array
 from outercore.importing.table.times import whole_times
 from outercore.importing.texts import text_arrays
+from outercore.importing.typed_inputs import TypedInputs, source_of_arrays
 
 _KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
 """Attributes of edges whatever their length, and the edge arrays they become."""
 TOPOLOGY = ("offsets", "sources", "ids")
 MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
+
+
+_EVENTS = {"t": "time", "msg": "attr"}
+"""Attributes of events, and the edge arrays that they become; others keep their names."""
+
+
+@called_from_python
+def from_pyg(
+    data: Any,
+    out: str | Path,
+    *,
+    splits: dict[str, Any] | None = None,
+    arrays: Sequence[str] = (),
+    mask_column: int = 0,
+    options: ImportOptions | None = None,
+) -> Any:
+    """Writes a PyG `Data` or `HeteroData` object as a data set and opens it.
+
+    Taken are `edge_index`, `x`, `y`, every attribute with a row for each edge, such as `edge_attr`,
+    `edge_type` and `time` (in batches `edge_attr`, `edge_type`, `edge_time`), the masks
+    `train_mask`, `val_mask` and `test_mask` (their column `mask_column` where they have several),
+    and the node attributes named in `arrays`, numbers or texts. `splits` maps names to ids or masks
+    and wins over the masks. A warning names the attributes that are not taken. `options` are
+    `ImportOptions`.
+
+    Each event of a `TemporalData` becomes an edge: `t` the edge array `time`, `msg` the edge array
+    `attr`, other attributes such as `y` edge arrays of their names.
+
+    Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` are those of one
+    node type.
+
+    Errors: `InvalidError` names what does not fit.
+    """
+    import outercore
+
+    arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
+    options = options or ImportOptions()
+    if hasattr(data, "edge_types"):
+        typed = open_hetero(data, splits, arrays, mask_column, options)
+        write_typed(typed, out, options)
+        notes = typed.notes
+    else:
+        source = open_data(data, splits, arrays, mask_column)
+        import_graph(source, out, options)
+        notes = source.notes
+    for note in notes:
+        warnings.warn(note, stacklevel=3)
+    return outercore.open(out)
+
+
+def open_data(
+    data: Any,
+    splits: dict[str, Any] | None = None,
+    arrays: tuple[str, ...] = (),
+    mask_column: int = 0,
+) -> GraphSource:
+    """The edges and arrays of a PyG `Data` object; arguments as `from_pyg`."""
+    # `TemporalData` is no `Data`, though it has `edge_index`.
+    if hasattr(type(data), "num_events"):
+        return _open_events(data, splits, arrays)
+    edge_index = _edge_index(data)
+    nodes = int(data.num_nodes)
+    of_edges = edge_attributes(data, edge_index.shape[1])
+    for name in arrays:
+        if name in RESERVED:
+            raise InvalidError(
+                f"data.{name}: batches have something else under this name\n"
+                "hint: `x` and `y` are taken without being named; rename other attributes"
+            )
+        if getattr(data, name, None) is None:
+            raise InvalidError(f"PyG object: no attribute `{name}`; it has {data.keys()}")
+    named = [name for name in arrays if name not in of_edges]
+    chosen = masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
+    others = sorted(_not_taken(data, {"edge_index", "y", *arrays, *of_edges}, splits))
+    hint = "arrays of nodes by `arrays=(NAME, ...)`, splits by `splits={NAME: IDS}`"
+    return GraphSource(
+        [_edges("data.edge_index", edge_index)],
+        [*_node_attributes(data, "data", named, nodes), *_split_arrays(chosen)],
+        nodes,
+        # `edge_index` holds both directions of an undirected edge already.
+        False,
+        edge_values(data, edge_index),
+        notes=_notes("PyG object", others, hint),
+    )
+
+
+def _edges(name: str, edge_index: NDArray[Any]) -> EdgeSource:
+    return replace(from_edge_index(name, edge_index), digest=digest_of(edge_index))
+
+
+def _edge_index(data: Any) -> NDArray[Any]:
+    """[2, edges] the ends; none of an object with nodes alone.
+
+    Errors: `InvalidError` where edges may be elsewhere.
+    """
+    if (given := getattr(data, "edge_index", None)) is not None:
+        return numpy_of("data.edge_index", given)
+    if not hasattr(data, "is_node_attr") or data.get("adj_t") is not None or not data.num_nodes:
+        raise InvalidError(
+            f"PyG object {type(data).__name__}: expected `edge_index`, found none\n"
+            "hint: `adj_t` is not read; a `HeteroData` is written by `outercore.from_pyg`"
+        )
+    return np.empty((2, 0), np.int64)
+
+
+def _open_events(data: Any, splits: dict[str, Any] | None, arrays: tuple[str, ...]) -> GraphSource:
+    """Each event as an edge: `t` becomes the edge array `time`, `msg` becomes `attr`, and other
+    attributes with a row for each event, such as `y`, edge arrays of their names.
+
+    Errors: `InvalidError` for an attribute of nodes, of which there are none, and for one with
+    another number of rows.
+    """
+    missing = [name for name in ("src", "dst", "t") if getattr(data, name, None) is None]
+    if missing:
+        raise InvalidError(f"TemporalData: expected `src`, `dst` and `t`, found no `{missing[0]}`")
+    if arrays:
+        raise InvalidError(
+            f"TemporalData: `{arrays[0]}`: it has attributes of events, expected none by `arrays`\n"
+            "hint: leave `arrays` out: attributes of events become edge arrays"
+        )
+    names = [name for name, value in data.to_dict().items() if value is not None]
+    columns = {name: numpy_of(f"data.{name}", data[name]) for name in names}
+    edge_index = np.stack([columns.pop(name).reshape(-1) for name in ("src", "dst")])
+    notes, of_edges = [], []
+    for name, values in columns.items():
+        is_of_events = values.ndim in (1, 2) and len(values) == edge_index.shape[1]
+        if not is_of_events or name in TOPOLOGY:
+            notes.append(f"TemporalData: not taken: `{name}`, which has no row for each event")
+            continue
+        if name == "t":
+            values = values.reshape(-1)
+            if values.dtype.kind == "f":
+                values = whole_times("data.t", values)
+        rows = from_array(f"data.{name}", np.ascontiguousarray(values))
+        of_edges.append(NodeArray("edge", _EVENTS.get(name, name), rows))
+    nodes = int(data.num_nodes)
+    return GraphSource(
+        [_edges("data.src and data.dst", edge_index)],
+        _split_arrays(splits_of(splits or {}, nodes)),
+        nodes,
+        False,
+        of_edges,
+        notes=notes,
+    )
+
+
+def open_hetero(
+    data: Any,
+    splits: dict[str, Any] | None,
+    arrays: tuple[str, ...],
+    mask_column: int,
+    options: ImportOptions,
+    edge_arrays: Mapping[EdgeType, Mapping[str, Any]] | None = None,
+) -> TypedSource:
+    """The edges and arrays of a PyG `HeteroData` object; arguments as `from_pyg`.
+
+    `edge_arrays` are further arrays of edges, by their names.
+
+    Errors: `InvalidError` names the type and the attribute that does not fit.
+    """
+    counts = {name: _count(data, name) for name in sorted(data.node_types)}
+    if not counts:
+        raise InvalidError("HeteroData: expected node types, found none")
+    edge_types = sorted(data.edge_types, key=edge_type_key)
+    for relation in data.edge_types:
+        require_type_name("HeteroData", relation[1])
+    ends = {one: _ends_of_type(data, one) for one in edge_types}
+    labelled = _labelled(data, counts)
+    for name in arrays:
+        if name in RESERVED:
+            raise InvalidError(f"`{name}`: batches have something else under this name")
+        if all(data[one].get(name) is None for one in [*counts, *edge_types]):
+            raise InvalidError(f"HeteroData: no node type has an attribute `{name}`")
+    found, others = [], [f"data.{name}" for name in data._global_store if name != "num_nodes"]
+    for node_type, count in counts.items():
+        store, where = data[node_type], _where(node_type)
+        is_labelled = node_type == labelled
+        found += _node_attributes(store, where, arrays, count, node_type, is_labelled=is_labelled)
+        own = _not_taken(store, {*arrays, *(["y"] if is_labelled else [])}, splits, is_labelled)
+        others += [f"{where}.{name}" for name in own]
+    if splits is None:
+        chosen = masks_of(data[labelled], mask_column, _where(labelled)) if labelled else {}
+    elif labelled is None:
+        raise InvalidError(
+            "splits: no node type has labels `y`, so they do not say whose nodes they are"
+        )
+    else:
+        chosen = splits_of(splits, counts[labelled])
+    found += _split_arrays(chosen, labelled)
+    tables, identities = [], []
+    for edge_type, edge_index in ends.items():
+        store, where, key = data[edge_type], _where(edge_type), edge_type_key(edge_type)
+        found += edge_values(store, edge_index, where, key)
+        for name, values in (edge_arrays or {}).get(edge_type, {}).items():
+            found.append(NodeArray("edge", name, rows_of(f"{where}.{name}", values), key))
+        of_edges = edge_attributes(store, edge_index.shape[1])
+        others += [f"{where}.{name}" for name in store if name not in {"edge_index", *of_edges}]
+        tables.append(array_of_edges(edge_type, EdgeArrayTable(Path("HeteroData"), edge_index)))
+        identities.append(f"HeteroData {key} {digest_of(edge_index)}")
+    notes = _notes("HeteroData", others, "arrays of nodes by `arrays=(NAME, ...)`")
+    inputs = TypedInputs((), ())
+    source = source_of_arrays(Path("HeteroData"), inputs, options, counts, tables, found, notes)
+    return replace(source, identities=identities)
+
+
+def _where(of_type: str | EdgeType) -> str:
+    return f"data[{of_type!r}]"
+
+
+def _count(data: Any, node_type: str) -> int:
+    """The number of nodes.
+
+    Errors: `InvalidError` where nothing says it.
+    """
+    require_type_name("HeteroData", node_type)
+    with warnings.catch_warnings():
+        # PyG guesses from the edges, and nodes without edges would be lost.
+        warnings.simplefilter("error")
+        try:
+            count = data[node_type].num_nodes
+        except UserWarning:
+            count = None
+    if count is None:
+        where = _where(node_type)
+        raise InvalidError(
+            f"{where}: the number of nodes is not known\nhint: `{where}.num_nodes = COUNT`"
+        )
+    return int(count)
+
+
+def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
+    """[2, edges] the ends of the edges; none where a type has no attribute at all.
+
+    Errors: `InvalidError` for an array of another form, and an end that is no node.
+    """
+    where = f"{_where(edge_type)}.edge_index"
+    value = data[edge_type].get("edge_index")
+    if value is None and not len(data[edge_type]):
+        return np.empty((2, 0), np.int64)
+    if value is None:
+        raise InvalidError(f"{where}: expected an array, found none; `adj_t` is not read")
+    ends = numpy_of(where, value)
+    if ends.ndim != 2 or ends.shape[0] != 2:
+        raise InvalidError(f"{where}: expected [2, edges], found {ends.shape}")
+    if ends.dtype.kind not in "iu":
+        raise InvalidError(f"{where}: expected integers, found {ends.dtype}")
+    for row, node_type in enumerate((edge_type[0], edge_type[2])):
+        if node_type not in data.node_types:
+            raise InvalidError(f"{where}: there is no node type `{node_type}`")
+        count = int(data[node_type].num_nodes)
+        wrong = np.flatnonzero((ends[row] < 0) | (ends[row] >= count))
+        if len(wrong):
+            raise InvalidError(
+                f"{where}: edge {wrong[0]}: `{node_type}` {ends[row][wrong[0]]}, expected a number "
+                f"below {count}"
+            )
+    return ends
+
+
+def _labelled(data: Any, counts: dict[str, int]) -> str | None:
+    """The node type with labels.
+
+    Errors: `InvalidError` where more than one has some and masks do not tell.
+    """
+    with_labels = [name for name in counts if data[name].get("y") is not None]
+    masks = [mask for names in MASKS.values() for mask in names]
+    with_masks = [name for name in counts if any(mask in data[name] for mask in masks)]
+    found = with_labels or with_masks
+    if len(found) > 1:
+        found = [name for name in found if name in with_masks]
+    if len(found) == 1 or not (with_labels or with_masks):
+        return found[0] if found else None
+    several = with_labels or with_masks
+    raise InvalidError(
+        f"HeteroData: node types {', '.join(several)} have labels or masks; a data set has those "
+        f"of one\nhint: `del data[{several[0]!r}].y`, and import that type's labels into another"
+    )
+
+
+def _node_attributes(
+    store: Any,
+    where: str,
+    names: Sequence[str],
+    count: int,
+    of_type: str | None = None,
+    *,
+    is_labelled: bool = True,
+) -> list[NodeArray]:
+    """The features, the labels and the attributes `names` of `count` nodes, as far as they are
+    there."""
+    found: list[NodeArray] = []
+    if (value := store.get("x")) is not None:
+        found.append(NodeArray("features", "x", rows_of(f"{where}.x", value), of_type))
+    if is_labelled and (value := store.get("y")) is not None:
+        found.append(NodeArray("labels", "y", rows_of(f"{where}.y", value), of_type))
+    for name in names:
+        if (value := store.get(name)) is not None:
+            found += node_arrays(f"{where}.{name}", name, value, count, of_type)
+    return found
+
+
+def _split_arrays(splits: dict[str, NDArray[Any]], of_type: str | None = None) -> list[NodeArray]:
+    return [
+        NodeArray("split", normal_split(name), from_array(f"split `{name}`", ids), of_type)
+        for name, ids in splits.items()
+    ]
+
+
+def _not_taken(
+    store: Any, taken: set[str], splits: Mapping[str, Any] | None, has_masks: bool = True
+) -> list[str]:
+    """The attributes of nodes that nothing is made of: of several masks of a split, all but the
+    first."""
+    taken = taken | {"x", "num_nodes"}
+    for names in MASKS.values() if has_masks else ():
+        there = [name for name in names if name in store]
+        taken.update(there if splits is not None else there[:1])
+    return [name for name in store.keys() if name not in taken and store[name] is not None]  # noqa: SIM118
+
+
+def _notes(what: str, others: list[str], hint: str) -> list[str]:
+    """A note that names the attributes nothing is made of."""
+    listed = ", ".join(f"`{name}`" for name in others)
+    return [f"{what}: not taken: {listed} ({hint})"] if others else []
 
 
 def edge_attributes(data: Any, edges: int) -> dict[str, str]:
@@ -212,386 +531,3 @@ def _strided() -> Any:
     import torch
 
     return torch.strided
-
-
-_ENDS = ("src", "dst")
-_ARRAYS = {"t": "time", "msg": "attr"}
-"""Attributes of events, and the edge arrays that they become; others keep their names."""
-_TOPOLOGY = ("offsets", "sources", "ids")
-
-
-def is_events(data: Any) -> bool:
-    """Whether an object of PyG holds events; these are no `Data`, though they have `edge_index`."""
-    return hasattr(type(data), "num_events")
-
-
-def open_events(data: Any, splits: dict[str, Any] | None, arrays: tuple[str, ...]) -> GraphSource:
-    """Each event as an edge: `t` becomes the edge array `time`, `msg` becomes `attr`, and other
-    attributes with a row for each event, such as `y`, edge arrays of their names.
-
-    Errors: `InvalidError` for an attribute of nodes, of which there are none, and for one with
-    another number of rows.
-    """
-    missing = [name for name in ("src", "dst", "t") if getattr(data, name, None) is None]
-    if missing:
-        raise InvalidError(f"TemporalData: expected `src`, `dst` and `t`, found no `{missing[0]}`")
-    if arrays:
-        raise InvalidError(
-            f"TemporalData: `{arrays[0]}`: it has attributes of events, expected none by `arrays`\n"
-            "hint: leave `arrays` out: attributes of events become edge arrays"
-        )
-    columns = {name: numpy_of(f"data.{name}", data[name]) for name in _names(data)}
-    edge_index = np.stack([columns.pop(name).reshape(-1) for name in _ENDS])
-    events, notes, found = edge_index.shape[1], [], []
-    for name, values in columns.items():
-        if not values.ndim or len(values) != events or values.ndim > 2 or name in _TOPOLOGY:
-            notes.append(f"TemporalData: not taken: `{name}`, which has no row for each event")
-            continue
-        found.append(_array(name, values))
-    nodes = int(data.num_nodes)
-    given = splits_of(splits or {}, nodes)
-    edges = from_edge_index("data.src and data.dst", edge_index)
-    edges = replace(edges, digest=digest_of(edge_index))
-    return GraphSource(
-        [edges],
-        [
-            NodeArray("split", normal_split(name), from_array(f"split `{name}`", ids))
-            for name, ids in given.items()
-        ],
-        nodes,
-        False,
-        found,
-        notes=notes,
-    )
-
-
-def _names(data: Any) -> list[str]:
-    return [name for name, value in data.to_dict().items() if value is not None]
-
-
-def _array(name: str, values: NDArray[Any]) -> NodeArray:
-    where = f"data.{name}"
-    if name == "t":
-        values = values.reshape(-1)
-        if values.dtype.kind == "f":
-            values = whole_times(where, values)
-    rows = from_array(where, np.ascontiguousarray(values))
-    return NodeArray("edge", _ARRAYS.get(name, name), rows)
-
-
-_ROWS = 1 << 20
-
-
-def import_hetero(
-    data: Any,
-    out: Path,
-    splits: dict[str, Any] | None = None,
-    arrays: tuple[str, ...] = (),
-    mask_column: int = 0,
-    options: ImportOptions | None = None,
-    progress: Progress = lambda *_: None,
-    *,
-    edge_arrays: Mapping[EdgeType, Mapping[str, Any]] | None = None,
-) -> list[str]:
-    """Writes a PyG `HeteroData` object; arguments as `from_pyg`. Returns what was not taken.
-
-    `edge_arrays` are further arrays of edges, by their names.
-
-    Errors: `InvalidError` names the type and the attribute that does not fit.
-    """
-    options = options or ImportOptions()
-    refuse_options(options)
-    counts = {name: _count(data, name) for name in sorted(data.node_types)}
-    if not counts:
-        raise InvalidError("HeteroData: expected node types, found none")
-    edges = dict(sorted((edge_type_key(one), one) for one in data.edge_types))
-    for relation in data.edge_types:
-        require_type_name("HeteroData", relation[1])
-    ends = {key: _ends_of_type(data, one) for key, one in edges.items()}
-    labelled = _labelled(data, counts)
-    found = _node_arrays(data, counts, arrays, labelled)
-    if splits is None:
-        chosen = masks_of(data[labelled], mask_column, _where(labelled)) if labelled else {}
-    elif labelled is None:
-        raise InvalidError(
-            "splits: no node type has labels `y`, so they do not say whose nodes they are"
-        )
-    else:
-        chosen = splits_of(splits, counts[labelled])
-    for name, ids in chosen.items():
-        rows = from_array(f"split `{name}`", ids)
-        found.append(NodeArray("split", normal_split(name), rows, labelled))
-    for key, one in edges.items():
-        found += edge_values(data[one], ends[key], _where(one), key)
-        for name, values in (edge_arrays or {}).get(one, {}).items():
-            found.append(NodeArray("edge", name, rows_of(f"{_where(one)}.{name}", values), key))
-    require_place(found, options)
-    with typed_importer(
-        out,
-        options,
-        progress,
-        inputs=["HeteroData"],
-        identities=[f"HeteroData {key} {digest_of(ends[key])}" for key in edges],
-        nodes=counts,
-        edges=list(edges.values()),
-    ) as importer:
-        for key in edges:
-            importer.begin_edge_type(key)
-            for first in range(0, ends[key].shape[1], _ROWS):
-                source, target = ends[key][:, first : first + _ROWS].astype(np.int64)
-                importer.push_edges(source, target)
-        for array in found:
-            feed_array(importer, array, options, progress)
-        importer.finish()
-    return _not_taken_of_types(data, arrays, labelled, are_splits_given=splits is not None)
-
-
-def _where(of_type: str | EdgeType) -> str:
-    return f"data[{of_type!r}]"
-
-
-def _count(data: Any, node_type: str) -> int:
-    """The number of nodes.
-
-    Errors: `InvalidError` where nothing says it.
-    """
-    require_type_name("HeteroData", node_type)
-    with warnings.catch_warnings():
-        # PyG guesses from the edges, and nodes without edges would be lost.
-        warnings.simplefilter("error")
-        try:
-            count = data[node_type].num_nodes
-        except UserWarning:
-            count = None
-    if count is None:
-        where = _where(node_type)
-        raise InvalidError(
-            f"{where}: the number of nodes is not known\nhint: `{where}.num_nodes = COUNT`"
-        )
-    return int(count)
-
-
-def _edges(store: Any) -> int:
-    """The edges of a type."""
-    value = store.get("edge_index")
-    return 0 if value is None else int(value.shape[1])
-
-
-def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
-    """[2, edges] the ends of the edges; none where a type has no attribute at all.
-
-    Errors: `InvalidError` for an array of another form, and an end that is no node.
-    """
-    where = f"{_where(edge_type)}.edge_index"
-    value = data[edge_type].get("edge_index")
-    if value is None and not len(data[edge_type]):
-        return np.empty((2, 0), np.int64)
-    if value is None:
-        raise InvalidError(f"{where}: expected an array, found none; `adj_t` is not read")
-    ends = numpy_of(where, value)
-    if ends.ndim != 2 or ends.shape[0] != 2:
-        raise InvalidError(f"{where}: expected [2, edges], found {ends.shape}")
-    if ends.dtype.kind not in "iu":
-        raise InvalidError(f"{where}: expected integers, found {ends.dtype}")
-    for row, node_type in enumerate((edge_type[0], edge_type[2])):
-        if node_type not in data.node_types:
-            raise InvalidError(f"{where}: there is no node type `{node_type}`")
-        count = int(data[node_type].num_nodes)
-        wrong = np.flatnonzero((ends[row] < 0) | (ends[row] >= count))
-        if len(wrong):
-            raise InvalidError(
-                f"{where}: edge {wrong[0]}: `{node_type}` {ends[row][wrong[0]]}, expected a number "
-                f"below {count}"
-            )
-    return ends
-
-
-def _labelled(data: Any, counts: dict[str, int]) -> str | None:
-    """The node type with labels.
-
-    Errors: `InvalidError` where more than one has some and masks do not tell.
-    """
-    with_labels = [name for name in counts if data[name].get("y") is not None]
-    masks = [mask for names in MASKS.values() for mask in names]
-    with_masks = [name for name in counts if any(mask in data[name] for mask in masks)]
-    found = with_labels or with_masks
-    if len(found) > 1:
-        found = [name for name in found if name in with_masks]
-    if len(found) == 1 or not (with_labels or with_masks):
-        return found[0] if found else None
-    several = with_labels or with_masks
-    raise InvalidError(
-        f"HeteroData: node types {', '.join(several)} have labels or masks; a data set has those "
-        f"of one\nhint: `del data[{several[0]!r}].y`, and import that type's labels into another"
-    )
-
-
-def _node_arrays(
-    data: Any, counts: dict[str, int], names: tuple[str, ...], labelled: str | None
-) -> list[NodeArray]:
-    """Features, labels and the arrays in `names`.
-
-    Errors: `InvalidError` for a name that no node type has, or that batches use themselves.
-    """
-    found = []
-    for node_type in counts:
-        store, where = data[node_type], _where(node_type)
-        if store.get("x") is not None:
-            rows = rows_of(f"{where}.x", store["x"])
-            found.append(NodeArray("features", "x", rows, node_type))
-        if node_type == labelled and store.get("y") is not None:
-            found.append(NodeArray("labels", "y", rows_of(f"{where}.y", store["y"]), node_type))
-    for name in names:
-        if name in RESERVED:
-            raise InvalidError(f"`{name}`: batches have something else under this name")
-        having = [one for one in counts if data[one].get(name) is not None]
-        of_edges = any(data[one].get(name) is not None for one in data.edge_types)
-        if not having and not of_edges:
-            raise InvalidError(f"HeteroData: no node type has an attribute `{name}`")
-        for node_type in having:
-            where, value = f"{_where(node_type)}.{name}", data[node_type][name]
-            found += node_arrays(where, name, value, counts[node_type], node_type)
-    return found
-
-
-def _not_taken_of_types(
-    data: Any, arrays: tuple[str, ...], labelled: str | None, *, are_splits_given: bool
-) -> list[str]:
-    """A note that names the attributes nothing is made of."""
-    others = [f"data.{name}" for name in data._global_store if name != "num_nodes"]
-    for node_type in sorted(data.node_types):
-        taken = {"x", "num_nodes", *arrays}
-        if node_type == labelled:
-            taken.add("y")
-            for names in MASKS.values():
-                there = [name for name in names if name in data[node_type]]
-                taken.update(there if are_splits_given else there[:1])
-        others += [f"{_where(node_type)}.{name}" for name in data[node_type] if name not in taken]
-    for edge_type in sorted(data.edge_types):
-        store = data[edge_type]
-        of_edges = edge_attributes(store, _edges(store))
-        known = {"edge_index", *of_edges}
-        others += [f"{_where(edge_type)}.{name}" for name in store if name not in known]
-    if not others:
-        return []
-    listed = ", ".join(f"`{name}`" for name in others)
-    return [f"HeteroData: not taken: {listed} (arrays of nodes by `arrays=(NAME, ...)`)"]
-
-
-@called_from_python
-def from_pyg(
-    data: Any,
-    out: str | Path,
-    *,
-    splits: dict[str, Any] | None = None,
-    arrays: Sequence[str] = (),
-    mask_column: int = 0,
-    options: ImportOptions | None = None,
-) -> Any:
-    """Writes a PyG `Data` or `HeteroData` object as a data set and opens it.
-
-    Taken are `edge_index`, `x`, `y`, every attribute with a row for each edge, such as `edge_attr`,
-    `edge_type` and `time` (in batches `edge_attr`, `edge_type`, `edge_time`), the masks
-    `train_mask`, `val_mask` and `test_mask` (their column `mask_column` where they have several),
-    and the node attributes named in `arrays`, numbers or texts. `splits` maps names to ids or masks
-    and wins over the masks. A warning names the attributes that are not taken. `options` are
-    `ImportOptions`.
-
-    Each event of a `TemporalData` becomes an edge: `t` the edge array `time`, `msg` the edge array
-    `attr`, other attributes such as `y` edge arrays of their names.
-
-    Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` are those of one
-    node type.
-
-    Errors: `InvalidError` names what does not fit.
-    """
-    import outercore
-
-    arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
-    if hasattr(data, "edge_types"):
-        notes = import_hetero(data, Path(out), splits, arrays, mask_column, options)
-    else:
-        source = open_data(data, splits, arrays, mask_column)
-        notes = source.notes
-        import_graph(source, out, options)
-    for note in notes:
-        warnings.warn(note, stacklevel=3)
-    return outercore.open(out)
-
-
-def open_data(
-    data: Any,
-    splits: dict[str, Any] | None = None,
-    arrays: tuple[str, ...] = (),
-    mask_column: int = 0,
-) -> GraphSource:
-    """The edges and arrays of a PyG `Data` object; arguments as `from_pyg`."""
-    if is_events(data):
-        return open_events(data, splits, arrays)
-    found: list[NodeArray] = []
-    edge_index = _edge_index(data)
-    for role, name in (("features", "x"), ("labels", "y")):
-        value = getattr(data, name, None)
-        if value is not None:
-            found.append(NodeArray(role, name, rows_of(f"data.{name}", value)))  # type: ignore[arg-type]
-    nodes = int(data.num_nodes)
-    of_edges = edge_attributes(data, edge_index.shape[1])
-    for name in arrays:
-        if name in RESERVED:
-            raise InvalidError(
-                f"data.{name}: batches have something else under this name\n"
-                "hint: `x` and `y` are taken without being named; rename other attributes"
-            )
-        value = getattr(data, name, None)
-        if value is None:
-            raise InvalidError(f"PyG object: no attribute `{name}`; it has {data.keys()}")
-        if name in of_edges:
-            continue
-        found += node_arrays(f"data.{name}", name, value, nodes)
-    chosen = masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
-    for name, ids in chosen.items():
-        rows = from_array(f"split `{name}`", ids)
-        found.append(NodeArray("split", normal_split(name), rows))
-    edges = replace(from_edge_index("data.edge_index", edge_index), digest=digest_of(edge_index))
-    # PyG's `edge_index` holds both directions of an undirected edge already.
-    return GraphSource(
-        [edges],
-        found,
-        nodes,
-        False,
-        edge_values(data, edge_index),
-        notes=_not_taken(data, edge_index.shape[1], arrays, splits is not None),
-    )
-
-
-def _edge_index(data: Any) -> NDArray[Any]:
-    """[2, edges] the ends; none of an object with nodes alone.
-
-    Errors: `InvalidError` where edges may be elsewhere.
-    """
-    if (given := getattr(data, "edge_index", None)) is not None:
-        return numpy_of("data.edge_index", given)
-    if not hasattr(data, "is_node_attr") or data.get("adj_t") is not None or not data.num_nodes:
-        raise InvalidError(
-            f"PyG object {type(data).__name__}: expected `edge_index`, found none\n"
-            "hint: `adj_t` is not read; a `HeteroData` is written by `outercore.from_pyg`"
-        )
-    return np.empty((2, 0), np.int64)
-
-
-def _not_taken(data: Any, edges: int, arrays: tuple[str, ...], are_splits_given: bool) -> list[str]:
-    """A note that names the attributes nothing is made of."""
-    of_edges = edge_attributes(data, edges)
-    taken = {"edge_index", "x", "y", "num_nodes", *arrays, *of_edges}
-    for names in MASKS.values():
-        there = [name for name in names if name in data]
-        taken.update(there if are_splits_given else there[:1])
-    known = data.keys()
-    others = sorted(name for name in known if name not in taken and data[name] is not None)
-    if not others:
-        return []
-    listed = ", ".join(f"`{name}`" for name in others)
-    return [
-        f"PyG object: not taken: {listed} (arrays of nodes by `arrays=(NAME, ...)`, splits by "
-        "`splits={NAME: IDS}`)"
-    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import forget
 from outercore.files.npy import open_npy
 from outercore.importing.table.exact import exactly
+from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.table import Missing
 
 ENDS = ("source", "target")
@@ -26,38 +26,38 @@ _ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class EdgeArrayTable:
-    """The two rows, or columns, of an array as columns of a table."""
+    """The ends of edges in an array as columns of a table."""
 
-    spec: FileSpec
-    shape: EdgeShape | None = None
-    """Which axis is that of the ends; `None`: the one of length 2."""
+    path: Path
+    """The file, or the name of an array in memory."""
+    ends: NDArray[Any]
+    """[2, edges] whole numbers."""
+    files: tuple[FileState, ...] = ()
+    """The file, as it was when it was opened."""
 
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.spec.path
+    @classmethod
+    def open(
+        cls, spec: FileSpec, shape: EdgeShape | None = None, what: str = "array"
+    ) -> EdgeArrayTable:
+        """The edges of a `.npy`; without a `shape` the axis of length 2 is that of the ends.
 
-    @cached_property
-    def _array(self) -> NDArray[Any]:
-        """[2, edges] mapped from the file.
-
-        Errors: `InvalidError` for an array of another shape or type.
+        Errors: `InvalidError` for an array of another shape or type; `what` is its name there.
         """
-        found = open_npy(self.spec, "array")
-        where = f"array `{self.path}`"
-        if self.shape is None:
-            if found.shape == (2, 2):
+        files = states(spec.path)
+        array, where = open_npy(spec, what), f"{what} `{spec.path}`"
+        if shape is None:
+            if array.shape == (2, 2):
                 raise InvalidError(
                     f"{where}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
                     "hint: write the two edges as a text"
                 )
-            return found if oriented(where, found.shape, found.dtype) == "2,E" else found.T
-        if found.dtype.kind not in "iu":
-            raise InvalidError(f"{where}: expected whole numbers, found {found.dtype}")
-        ends = found if self.shape == "2,E" else found.T
-        if found.ndim != 2 or ends.shape[0] != 2:
-            raise InvalidError(f"{where}: expected shape [{self.shape}], found {found.shape}")
-        return ends
+            shape = oriented(where, array.shape, array.dtype)
+        if array.dtype.kind not in "iu":
+            raise InvalidError(f"{where}: expected whole numbers, found {array.dtype}")
+        ends = array if shape == "2,E" else array.T
+        if array.ndim != 2 or ends.shape[0] != 2:
+            raise InvalidError(f"{where}: expected shape [{shape}], found {array.shape}")
+        return cls(spec.path, ends, files)
 
     @property
     def names(self) -> list[str]:
@@ -72,15 +72,15 @@ class EdgeArrayTable:
     @property
     def rows(self) -> int:
         """The number of edges."""
-        return int(self._array.shape[1])
+        return int(self.ends.shape[1])
 
     def dtype(self, name: str) -> np.dtype | None:
         """As `Table.dtype`."""
-        return self._array.dtype
+        return self.ends.dtype
 
     def kind(self, name: str) -> str:
         """As `Table.kind`."""
-        return str(self._array.dtype)
+        return str(self.ends.dtype)
 
     def missing(self, name: str) -> int:
         """An array has no gaps."""
@@ -92,13 +92,13 @@ class EdgeArrayTable:
         """As `Table.numbers`."""
         places = [ENDS.index(name) for name in columns]
         for first in range(0, self.rows, _ROWS):
-            part = np.stack([self._array[place, first : first + _ROWS] for place in places], axis=1)
-            forget(self._array)
+            part = np.stack([self.ends[place, first : first + _ROWS] for place in places], axis=1)
+            forget(self.ends)
             yield exactly(part, dtype, f"array `{self.path}`", first)
 
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """As `Table.texts`."""
-        for rows in self.numbers(columns, self._array.dtype.newbyteorder("="), "nan"):
+        for rows in self.numbers(columns, self.ends.dtype.newbyteorder("="), "nan"):
             yield [pa.array(column).cast(pa.large_string()) for column in rows.T]
 
 

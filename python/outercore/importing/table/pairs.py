@@ -14,9 +14,8 @@ from outercore.data.file_ids import FileIds, NodeNames
 from outercore.data.names import Names
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
-from outercore.files.npy import open_npy
 from outercore.importing.table.columns import EdgeColumns, edge_columns
-from outercore.importing.table.edge_array import oriented
+from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.keys import key_texts
 from outercore.importing.table.table import Table, open_table
 from outercore.importing.table.text import Purpose, TextOptions, suffix_of
@@ -74,9 +73,6 @@ class PairList:
             first += len(pairs)
 
     def _numbers(self) -> Iterator[NDArray[np.int64]]:
-        if suffix_of(self.spec.path) == ".npy":
-            yield from self._array()
-            return
         for name in self._ends:
             if self._table.kind(name) == "text":
                 raise InvalidError(
@@ -84,18 +80,6 @@ class PairList:
                     "set have ids and no names"
                 )
         yield from self._table.numbers(self._ends, np.dtype(np.int64), "nan")
-
-    def _array(self) -> Iterator[NDArray[np.int64]]:
-        array = open_npy(self.spec, "edges")
-        if array.shape == (2, 2):
-            raise InvalidError(
-                f"edges `{self.spec.path}`: shape (2, 2) may be [2, edges] or [edges, 2]\n"
-                "hint: write the two pairs as a text"
-            )
-        which = oriented(f"edges `{self.spec.path}`", array.shape, array.dtype)
-        pairs = array.T if which == "2,E" else array
-        for first in range(0, len(pairs), _PAIRS):
-            yield np.ascontiguousarray(pairs[first : first + _PAIRS]).astype(np.int64)
 
     def _named(self, names: Names) -> Iterator[NDArray[np.int64]]:
         first = 0
@@ -120,6 +104,8 @@ class PairList:
 
     @cached_property
     def _table(self) -> Table:
+        if suffix_of(self.spec.path) == ".npy" and isinstance(self.ids, FileIds):
+            return EdgeArrayTable.open(self.spec, what="edges")
         purpose: Purpose = "edges" if isinstance(self.ids, FileIds) else "named_edges"
         try:
             return open_table(self.spec, purpose=purpose)
