@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.importing.build import dictionary
+from outercore.importing import keys
 from outercore.importing.build import graph as build_graph
 from outercore.importing.format.relational import read_schema
 from outercore.importing.keyed_edges import EdgesOfType
@@ -475,7 +475,7 @@ def test_a_stopped_import_is_resumed_to_the_same_data_set(
         raise KeyboardInterrupt
 
     place = {
-        "keys": (dictionary.Keys, "_number"),
+        "keys": (keys.Keys, "_number"),
         "edges": (EdgesOfType, "feed"),
         "arrays": (build_graph, "feed_array"),
     }[phase]

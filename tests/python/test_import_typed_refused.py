@@ -12,7 +12,7 @@ import pytest
 
 import outercore as oc
 from outercore import _core
-from outercore.importing.build import dictionary
+from outercore.importing import keys
 from outercore.importing.build import graph as build_graph
 from outercore.importing.keyed_edges import EdgesOfType
 from typed_files import edges_by_type, write_table
@@ -199,7 +199,7 @@ def test_a_stopped_import_is_resumed_to_the_same_data_set(
         raise KeyboardInterrupt
 
     place = {
-        "keys": (dictionary.Keys, "_number"),
+        "keys": (keys.Keys, "_number"),
         "edges": (EdgesOfType, "feed"),
         "arrays": (build_graph, "feed_array"),
     }[phase]

@@ -19,7 +19,7 @@ import outercore as oc
 from outercore import _core
 from outercore.base import native
 from outercore.errors import InvalidError
-from outercore.importing.build.dictionary import NO_NODE, Column, Keys
+from outercore.importing.keys import NO_NODE, Column, Keys
 from outercore.importing.options import ImportOptions
 from outercore.importing.typed_inputs import TypedInputs, import_typed
 from typed_files import edges_by_type, write_table

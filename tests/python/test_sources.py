@@ -270,7 +270,7 @@ def test_a_table_without_rows_is_refused_by_its_name(tmp_path: Path, text: str) 
     path = tmp_path / "train.csv"
     path.write_text(text)
     with pytest.raises(InvalidError, match=r"file `.*train\.csv`: no rows"):
-        open_split(f"train={path}")
+        open_split("train", str(path), rows.Reading())
 
 
 @pytest.mark.parametrize("option", ["edges", "features"])

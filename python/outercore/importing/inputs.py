@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from outercore.base.native import MANIFEST, Role
-from outercore.data.batch_arrays import RESERVED
+from outercore.base.native import MANIFEST
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import is_there
@@ -19,14 +18,14 @@ from outercore.importing.format.graphbolt import is_graphbolt, open_untyped
 from outercore.importing.format.registry import is_named, open_graph_file, open_named
 from outercore.importing.format.triples import open_triples
 from outercore.importing.format.tu import is_tu, open_tu
-from outercore.importing.labels import label_arrays
 from outercore.importing.many_graphs import read_labels, read_splits, with_ids
+from outercore.importing.node_files import NodeFile, require_array_name
 from outercore.importing.options import require_once
 from outercore.importing.source import GraphSource
-from outercore.importing.splits import SplitChoice, open_split, open_splits
+from outercore.importing.splits import SplitChoice, open_choice
 from outercore.importing.table.edge_array import EdgeShape
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import NodeArray, Reading, as_times, is_array, open_rows
+from outercore.importing.table.rows import NodeArray, Reading, RowSource, is_array
 from outercore.importing.table.table import is_parquet
 from outercore.importing.table.text import TextOptions
 from outercore.importing.texts import open_texts, text_files
@@ -231,44 +230,37 @@ def array_name(text: str, inputs: Inputs) -> tuple[str, str]:
             raise InvalidError(
                 f"--array: `{name}` is what {option} makes\nhint: choose another name for `{file}`"
             )
-    elif name in RESERVED:
-        raise InvalidError(
-            f"--array: a batch has something else under the name `{name}`\n"
-            f"hint: choose another name for `{file}`"
-        )
+    else:
+        require_array_name(name, file)
     return name, file
 
 
-def node_files(inputs: Inputs) -> list[tuple[Role, str, str]]:
-    """Role, name and file of each node array, splits aside.
+def node_files(inputs: Inputs) -> list[NodeFile]:
+    """The files of node arrays, splits and texts aside.
 
     Errors: `InvalidError` for a wrong name, or one that comes twice.
     """
-    wanted: list[tuple[Role, str, str]] = []
+    wanted = []
     if inputs.features is not None:
-        wanted.append(("features", "x", inputs.features))
+        wanted.append(NodeFile("features", "x", inputs.features))
     if inputs.labels is not None:
-        wanted.append(("labels", "y", inputs.labels))
+        wanted.append(NodeFile("labels", "y", inputs.labels))
     named = [array_name(text, inputs) for text in inputs.arrays]
     require_once("--array", [name for name, _ in named])
-    return wanted + [("array", name, file) for name, file in named]
+    return wanted + [NodeFile("array", name, file) for name, file in named]
 
 
 def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
     arrays, reading = _in_order(inputs, node_files(inputs), reading)
-    if inputs.splits.archive is not None:
-        found = open_splits(inputs.splits.archive, reading)
-        arrays.extend(NodeArray("split", name, rows) for name, rows in found)
-    single = [open_split(text, reading) for text in inputs.splits.single]
-    require_once("--split", [name for name, _ in single])
-    for name, rows in single:
-        arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]
-        arrays.append(NodeArray("split", name, rows))
-    return arrays
+    splits: dict[str, RowSource] = {}
+    for name, rows in open_choice(inputs.splits, reading):
+        splits.pop(name, None)
+        splits[name] = rows
+    return arrays + [NodeArray("split", name, rows) for name, rows in splits.items()]
 
 
 def _texts(inputs: Inputs, reading: Reading) -> tuple[list[NodeArray], int]:
-    """Texts of nodes, and the number of nodes, which they say where nothing else does."""
+    """Texts of nodes, and the number of nodes; without other files the texts tell it."""
     files = text_files(inputs.texts)
     nodes = reading.nodes
     if nodes is None:
@@ -278,34 +270,23 @@ def _texts(inputs: Inputs, reading: Reading) -> tuple[list[NodeArray], int]:
 
 
 def _in_order(
-    inputs: Inputs, wanted: list[tuple[Role, str, str]], reading: Reading
+    inputs: Inputs, wanted: list[NodeFile], reading: Reading
 ) -> tuple[list[NodeArray], Reading]:
     """Opens node arrays, with the number of nodes that they imply together.
 
     Rows in the order of the nodes say it, whatever ids other tables have; else the largest id.
     """
-    opened: dict[tuple[str, str], list[NodeArray]] = {}
+    opened: dict[NodeFile, list[NodeArray]] = {}
     # Arrays come first: they say at once how many rows they have.
-    for role, name, file in sorted(wanted, key=lambda one: not is_array(FileSpec.parse(one[2]))):
-        found = opened[role, name] = _node_arrays(inputs, role, name, file, reading)
-        if reading.nodes is None and found[0].rows.key is None:
-            reading = replace(reading, nodes=found[0].rows.count)
+    for one in sorted(wanted, key=lambda one: not is_array(FileSpec.parse(one.file))):
+        arrays = opened[one] = one.open(reading, inputs.task)
+        if reading.nodes is None and arrays[0].rows.key is None:
+            reading = replace(reading, nodes=arrays[0].rows.count)
     if reading.nodes is None:
-        counts = [found[0].rows.count or 0 for found in opened.values()]
+        counts = [arrays[0].rows.count or 0 for arrays in opened.values()]
         reading = replace(reading, nodes=max(counts, default=None))
-    for role, name, file in wanted:
-        rows = opened[role, name][0].rows
+    for one in wanted:
+        rows = opened[one][0].rows
         if rows.key is not None and rows.count != reading.nodes:
-            opened[role, name] = _node_arrays(inputs, role, name, file, reading)
-    return [array for role, name, _ in wanted for array in opened[role, name]], reading
-
-
-def _node_arrays(
-    inputs: Inputs, role: Role, name: str, file: str, reading: Reading
-) -> list[NodeArray]:
-    """The array in a file, and what comes with it."""
-    if role == "labels":
-        return label_arrays(file, reading, inputs.task)
-    is_other = role == "array"
-    rows = open_rows(file, replace(reading, takes_times=is_other))
-    return [NodeArray(role, name, as_times(name, rows) if is_other else rows)]
+            opened[one] = one.open(reading, inputs.task)
+    return [array for one in wanted for array in opened[one]], reading

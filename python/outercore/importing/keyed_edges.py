@@ -13,16 +13,8 @@ from outercore.base.native import Importer
 from outercore.data.edge_types import REVERSE, EdgeType, edge_type_key
 from outercore.errors import InvalidError
 from outercore.files.large_arrays import blocks
-from outercore.importing.build.dictionary import (
-    EMPTY,
-    NO_NODE,
-    Column,
-    Keys,
-    column_of,
-    readable,
-    shown,
-)
 from outercore.importing.graph_tables import EdgeTable, NodeTable
+from outercore.importing.keys import EMPTY, NO_NODE, Column, Keys, column_of, readable, shown
 from outercore.importing.table.rows import NodeArray, RowSource, common_type, without_gaps
 from outercore.importing.table.table import Table
 from outercore.importing.table.times import STORED, TIME, clock_of, has_gaps, has_times, time_values

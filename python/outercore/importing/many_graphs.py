@@ -16,7 +16,7 @@ from outercore.base import native
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS
 from outercore.errors import InvalidError
 from outercore.importing.edges import EdgeSource, EdgeVisitor
-from outercore.importing.splits import SplitChoice, open_split, open_splits
+from outercore.importing.splits import SplitChoice, open_choice
 from outercore.importing.table.rows import Reading, RowSource, open_rows
 
 
@@ -269,9 +269,10 @@ def read_labels(text: str, reading: Reading, task: str | None) -> NDArray[Any]:
 def read_splits(choice: SplitChoice, reading: Reading) -> dict[str, NDArray[np.int64]]:
     """Splits of graphs by their names; `reading.nodes` is the number of graphs."""
     graphs = reading.nodes or 0
-    found = open_splits(choice.archive, reading) if choice.archive is not None else []
-    found += [open_split(text, reading) for text in choice.single]
-    return {name: split_of(_all(rows), graphs, f"--split: `{rows.name}`") for name, rows in found}
+    return {
+        name: split_of(_all(rows), graphs, f"--split: `{rows.name}`")
+        for name, rows in open_choice(choice, reading)
+    }
 
 
 def _all(rows: RowSource) -> NDArray[Any]:

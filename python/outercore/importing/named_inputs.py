@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import outercore
-from outercore.base.native import Names, Progress, Role, TripleImporter
+from outercore.base.native import Names, Progress
 from outercore.base.shell import quoted
-from outercore.errors import REFUSALS, InvalidError
-from outercore.files.atomic import remove_at_once
+from outercore.data.graph import Graph
+from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks, forget, mapped
+from outercore.importing.build.dictionary import Dictionary, Part
 from outercore.importing.edge_arrays import edge_arrays
-from outercore.importing.edges import EdgeSource, dates_of, pushed, table_values
+from outercore.importing.edges import dates_of, pushed, table_values
 from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.format.registry import is_named
 from outercore.importing.inputs import Inputs, node_files, reading_of
-from outercore.importing.labels import label_columns
+from outercore.importing.node_files import NodeFile
 from outercore.importing.options import require_once
 from outercore.importing.source import GraphSource
-from outercore.importing.splits import SplitColumns, split_columns, split_name
+from outercore.importing.splits import split_columns, split_name
 from outercore.importing.table.columns import (
     EdgeColumns,
     NodeColumns,
@@ -41,15 +41,13 @@ from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import (
     NodeArray,
     Reading,
-    RowSource,
-    as_times,
     described,
-    require_rows,
-    table_rows,
+    from_array,
+    open_node_table,
 )
-from outercore.importing.table.table import Table, TextTable, is_parquet, open_table
-from outercore.importing.table.text import TextOptions, names_of, suffix_of
-from outercore.importing.texts import table_texts, text_files
+from outercore.importing.table.table import Table, TextTable, is_parquet
+from outercore.importing.table.text import names_of, suffix_of
+from outercore.importing.texts import text_files
 
 _BLOCK = 1 << 20
 
@@ -142,32 +140,22 @@ def _twice(table: NamedRows, stop: int, called: Callable[[int], str]) -> Invalid
 
 _CHUNK = 1 << 20
 _ARRAYS = (".npy", ".npz")
-_PARTS = ("offsets", "bytes")
 _LOOKED_AT = 1000
 """Rows that tell which column has the names of the edges."""
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """A node table and the column that names its nodes."""
+class _NodeTable:
+    """A table of nodes, and the column that names them."""
 
-    role: Role
-    name: str
+    file: NodeFile | None
+    """What its values are; `None`: it says which nodes there are."""
     spec: FileSpec
     table: Table
-    columns: NodeColumns
+    key: str
+    taken: list[str]
+    """The columns with values."""
     files: tuple[FileState, ...]
-    split: SplitColumns | None = None
-    """How a table says which nodes belong to a split."""
-
-    @property
-    def taken(self) -> list[str]:
-        """The columns with values."""
-        return self.columns.values
-
-    def notes(self) -> list[str]:
-        """How a split is read."""
-        return [] if self.split is None else [self.split.described(self.name, self.table)]
 
 
 @dataclass(frozen=True)
@@ -196,96 +184,110 @@ class NamedInputs:
         """
         _refuse_options(inputs)
         self._inputs = inputs
-        self._reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
+        self._reading = Reading(
+            inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4, purpose="named_table"
+        )
         parts = Parts()
         self._edges = [_open_edges(text, inputs, parts) for text in inputs.edges]
         node_table = inputs.node_table
         self._table = None if node_table is None else self._open_nodes(node_table)
-        self._rows = self._open_rows()
-        out = Path(out)
-        self._place = out.parent / f".{out.name}.names"
-        self._is_ours = False
+        if self._table is not None:
+            self._reading = replace(self._reading, key=self._table.key)
+        self._files = [self._keyed(one) for one in self._node_files()]
+        place = Path(out).parent / f".{Path(out).name}.names"
+        self._dictionary = Dictionary(place, self._identity())
 
     def __enter__(self) -> NamedInputs:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After an interrupt the next run resumes from here.
-        if self._is_ours and (kind is None or issubclass(kind, REFUSALS)):
-            remove_at_once(self._place)
+        self._dictionary.__exit__(kind)
 
     def build(self, progress: Progress) -> GraphSource:
         """Builds the dictionary and gives the graph by ids."""
-        options = {
-            "memory": self._inputs.memory,
-            "unknown": "keep",
-            "inputs": self._identity(),
-            # Drops the dictionary of other inputs that an interrupted import left behind.
-            "overwrite": True,
-        }
-        if _inputs_of(self._place) != options["inputs"]:
-            with TripleImporter(self._place, options, progress) as importer:
-                self._is_ours = True
-                for edges in self._edges:
-                    spec, ends = edges.spec, edges.columns
-                    row = 0
-                    for sources, targets in key_texts(edges.table, [ends.source, ends.target]):
-                        names = _named(spec, ends.source, sources, row)
-                        others = _named(spec, ends.target, targets, row)
-                        importer.push("train", names, _one_name(len(sources)), others, None)
-                        row += len(sources)
-                for rows in self._named_rows():
-                    assert rows.columns.key is not None
-                    row = 0
-                    for (ids,) in key_texts(rows.table, [rows.columns.key]):
-                        named = _named(rows.spec, rows.columns.key, ids, row)
-                        importer.push("valid", named, _one_name(len(ids)), named, None)
-                        row += len(ids)
-                importer.finish()
-        self._is_ours = True
-        return self._source(outercore.open(self._place))
+        names = self._dictionary.build(self._inputs.memory, progress, self._pairs())
+        return self._source(names)
+
+    def _pairs(self) -> Iterator[tuple[Part, Names, Names]]:
+        """The ends of each edge, and the id of each row of a node table with itself."""
+        for edges in self._edges:
+            ends, row = edges.columns, 0
+            for sources, targets in key_texts(edges.table, [ends.source, ends.target]):
+                first = _named(edges.spec, ends.source, sources, row)
+                yield "train", first, _named(edges.spec, ends.target, targets, row)
+                row += len(sources)
+        for one in self._node_tables():
+            row = 0
+            for (ids,) in key_texts(one.table, [one.key]):
+                named = _named(one.spec, one.key, ids, row)
+                yield "valid", named, named
+                row += len(ids)
 
     def _identity(self) -> list[str]:
         """What decides the id of a name, and so the edges."""
         edges = [" ".join([str(one.spec), *map(str, one.files)]) for one in self._edges]
         rows = [
-            " ".join([f"{one.columns.key}={one.spec}", *map(str, one.files)])
-            for one in self._named_rows()
+            " ".join([f"{one.key}={one.spec}", *map(str, one.files)]) for one in self._node_tables()
         ]
         return [*edges, *rows, reading_of(self._inputs)]
 
-    def _source(self, names: Any) -> GraphSource:
-        triples = _array(names, "triples/train")
-        edges: list[EdgeSource] = []
-        first = 0
-        for one in self._edges:
-            spec, table, ends = one.spec, one.table, one.columns
-            part = triples[first : first + table.rows]
+    def _source(self, names: Graph) -> GraphSource:
+        of_edges, of_tables = list[NamedRows](), list[NamedRows]()
+        first, ends = 0, self._dictionary.numbers(names, "train")
+        for edges in self._edges:
+            part = ends[first : first + edges.table.rows]
             first += len(part)
-            edges.append(
-                pushed(
-                    str(spec),
-                    _pairs(part),
-                    others=tuple(ends.others),
-                    values=table_values(table, ends),
-                    notes=[f"{spec.path}: {_described(table)}{one.by_name}; nodes by a dictionary"],
-                    files=one.files,
-                    dates=dates_of(table, ends),
-                )
+            columns = edges.columns.source, edges.columns.target
+            of_edges.append(NamedRows(edges.spec, columns, part))
+        tables = self._node_tables()
+        first, nodes = 0, self._dictionary.numbers(names, "valid")[:, 0] if tables else ends[:0]
+        for one in tables:
+            part = nodes[first : first + one.table.rows]
+            first += len(part)
+            of_tables.append(NamedRows(one.spec, (one.key,), part))
+        sources = [
+            pushed(
+                str(one.spec),
+                partial(_batches, rows.nodes),
+                others=tuple(one.columns.others),
+                values=table_values(one.table, one.columns),
+                notes=[
+                    f"{one.spec.path}: {_described(one.table)}{one.by_name}; nodes by a dictionary"
+                ],
+                files=one.files,
+                dates=dates_of(one.table, one.columns),
             )
-        values, notes = edge_arrays(edges, self._inputs.edge_values, self._reading)
-        if self._table is not None:
-            self._require_known(names, self._table)
-        arrays = self._node_arrays(names)
-        arrays += [
-            NodeArray("names", f"entity.{part}", _stored(names, f"names/entity.{part}"))
-            for part in _PARTS
+            for one, rows in zip(self._edges, of_edges, strict=True)
         ]
-        shown = [note for edge in edges for note in edge.notes]
+        values, notes = edge_arrays(sources, self._inputs.edge_values, self._reading)
+        if self._table is not None:
+            require_rows_of_nodes(
+                of_tables[0],
+                [*of_edges, *of_tables[1:]],
+                int(names.num_nodes),
+                lambda node: str(names.entity_names([node])[0]),
+            )
+        ids = {(one.spec.path, one.columns[0]): one.nodes for one in of_tables}
+        reading = replace(
+            self._reading,
+            nodes=int(names.num_nodes),
+            ids=NodeIds(partial(_numbers, ids), names.entity_names),
+        )
+        arrays = [
+            array
+            for one in self._files
+            if one.file is not None
+            for array in one.file.open(reading, self._inputs.task)
+        ]
+        for part_of_names in ("offsets", "bytes"):
+            key = f"names/entity.{part_of_names}"
+            rows = from_array(key, mapped(names.root, names.arrays[key]))
+            arrays.append(NodeArray("names", f"entity.{part_of_names}", rows))
+        shown = [note for source in sources for note in source.notes]
         shown += self._notes_on_table()
         shown += [note for array in arrays for note in array.rows.notes]
         return GraphSource(
-            edges,
+            sources,
             arrays,
             int(names.num_nodes),
             edge_arrays=values,
@@ -293,101 +295,47 @@ class NamedInputs:
             notes=shown + notes,
         )
 
-    def _node_arrays(self, names: Any) -> list[NodeArray]:
-        found, first = [], 0 if self._table is None else self._table.table.rows
-        for rows in self._rows:
-            ids = _array(names, "triples/valid")[first : first + rows.table.rows, 0]
-            first += len(ids)
-            if rows.role == "split":
-                found.append(NodeArray("split", rows.name, _ids(rows, ids)))
-                continue
-            reading = replace(
-                self._reading,
-                nodes=int(names.num_nodes),
-                ids=NodeIds(_sliced(ids), names.entity_names),
-            )
-            if rows.role == "names":
-                found += table_texts(
-                    rows.name, None, rows.spec, rows.table, rows.columns, reading, rows.files
-                )
-                continue
-            if rows.role == "labels":
-                arrays = label_columns(
-                    rows.spec, rows.table, rows.columns, reading, self._inputs.task
-                )
-            else:
-                reading = replace(reading, takes_times=rows.role == "array")
-                source = table_rows(rows.spec, rows.table, rows.columns, reading)
-                source = as_times(rows.name, source) if rows.role == "array" else source
-                arrays = [NodeArray(rows.role, rows.name, source)]
-            own = replace(arrays[0], rows=replace(arrays[0].rows, files=rows.files))
-            found += [own, *arrays[1:]]
-        return found
-
-    def _open_nodes(self, text: str) -> _Rows:
-        """The table of nodes."""
+    def _open_nodes(self, text: str) -> _NodeTable:
+        """The table that says which nodes there are."""
         spec = FileSpec.parse(text)
+        files, table = self._opened(spec)
+        return _NodeTable(None, spec, table, key_of(spec, table), [], files)
+
+    def _opened(self, spec: FileSpec) -> tuple[tuple[FileState, ...], Table]:
+        """A table of nodes, and its file as it is now.
+
+        Errors: `InvalidError` for an array, whose rows are in the order of the nodes.
+        """
         refuse_foreign(spec.path)
         if suffix_of(spec.path) in _ARRAYS:
             raise _without_order(str(spec))
-        files = states(spec.path)
-        table = _open_nodes(spec, self._inputs.text)
-        return _Rows("array", "", spec, table, NodeColumns(key_of(spec, table), []), files)
+        return states(spec.path), open_node_table(spec, self._reading)
 
-    @property
-    def _key(self) -> str | None:
-        """What the column of names is called in tables, where the user says it."""
-        return None if self._table is None else self._table.columns.key
-
-    def _named_rows(self) -> list[_Rows]:
+    def _node_tables(self) -> list[_NodeTable]:
         """All tables of nodes."""
-        return self._rows if self._table is None else [self._table, *self._rows]
-
-    def _require_known(self, names: Any, table: _Rows) -> None:
-        """Errors: as `require_rows_of_nodes`."""
-        triples, first = _array(names, "triples/train"), 0
-        uses = []
-        for edges in self._edges:
-            part = triples[first : first + edges.table.rows]
-            first += len(part)
-            ends = (edges.columns.source, edges.columns.target)
-            uses.append(NamedRows(edges.spec, ends, part[:, ::2]))
-        nodes, first = _array(names, "triples/valid")[:, 0], 0
-        of_tables = []
-        for rows in [table, *self._rows]:
-            assert rows.columns.key is not None
-            part = nodes[first : first + rows.table.rows]
-            first += len(part)
-            of_tables.append(NamedRows(rows.spec, (rows.columns.key,), part))
-        require_rows_of_nodes(
-            of_tables[0],
-            [*uses, *of_tables[1:]],
-            int(names.num_nodes),
-            lambda node: str(names.entity_names([node])[0]),
-        )
+        return self._files if self._table is None else [self._table, *self._files]
 
     def _notes_on_table(self) -> list[str]:
         """How the table of nodes is read."""
         if self._table is None:
             return []
-        spec, table, key = self._table.spec, self._table.table, self._table.columns.key
-        taken = {name for rows in self._rows if rows.spec.path == spec.path for name in rows.taken}
+        spec, table, key = self._table.spec, self._table.table, self._table.key
+        taken = {name for one in self._files if one.spec.path == spec.path for name in one.taken}
         left = [name for name in table.names if name != key and name not in taken]
         shown = ", ".join(f"`{name}`" for name in left[:6])
         more = f" and {len(left) - 6} more" if len(left) > 6 else ""
         note = f"{spec.path}: {described(table, has_names=True)}; nodes by column `{key}`"
         return [note + (f"; not taken: {shown}{more}" if left else "")]
 
-    def _open_rows(self) -> list[_Rows]:
+    def _node_files(self) -> list[NodeFile]:
+        """The files of features, labels, arrays, splits and texts."""
         if self._inputs.splits.archive is not None:
             raise _without_order(str(self._inputs.splits.archive))
         splits = [split_name(text) for text in self._inputs.splits.single]
         require_once("--split", [name for name, _ in splits])
-        texts: list[tuple[Role, str, str]] = [
-            ("names", name, file) for name, file in text_files(self._inputs.texts)
-        ]
-        wanted = node_files(self._inputs) + [("split", name, file) for name, file in splits] + texts
-        return [self._keyed(*one) for one in wanted]
+        texts = [NodeFile("names", name, file) for name, file in text_files(self._inputs.texts)]
+        of_splits = [NodeFile("split", name, file) for name, file in splits]
+        return [*node_files(self._inputs), *of_splits, *texts]
 
     def _likely_key(self, spec: FileSpec, table: Table) -> str | None:
         """The first column that is not chosen and has names of the edges in its first rows."""
@@ -401,26 +349,23 @@ class NamedInputs:
                 return column
         return None
 
-    def _keyed(self, role: Role, name: str, text: str) -> _Rows:
-        spec = FileSpec.parse(text, may_leave_out=role in ("features", "labels", "array"))
-        refuse_foreign(spec.path)
-        if suffix_of(spec.path) in _ARRAYS:
-            raise _without_order(str(spec))
-        files = states(spec.path)
-        table = _open_nodes(spec, self._inputs.text)
-        if role == "split":
-            split = split_columns(name, spec, table, self._key)
+    def _keyed(self, file: NodeFile) -> _NodeTable:
+        may_leave_out = file.role in ("features", "labels", "array")
+        spec, key = FileSpec.parse(file.file, may_leave_out=may_leave_out), self._reading.key
+        files, table = self._opened(spec)
+        if file.role == "split":
+            split = split_columns(file.name, spec, table, key)
             columns = NodeColumns(split.ids, [split.mask] if split.mask else [])
         else:
-            split, columns = None, node_columns(spec, table, self._key)
+            columns = node_columns(spec, table, key)
         if columns.key is None:
-            way = f"call the column with the names `{self._key or 'id'}`"
-            if self._key is None and (found := self._likely_key(spec, table)) is not None:
+            way = f"call the column with the names `{key or 'id'}`"
+            if key is None and (found := self._likely_key(spec, table)) is not None:
                 way = f"name the column of keys: `--nodes {quoted(f'{spec.path}:{found}')}`"
             raise InvalidError(
                 f"`{spec}`: no column of ids, and nodes with names have no order\nhint: {way}"
             )
-        return _Rows(role, name, spec, table, columns, files, split)
+        return _NodeTable(file, spec, table, columns.key, columns.values, files)
 
 
 def _first_texts(table: Table, columns: list[str]) -> set[str]:
@@ -438,15 +383,6 @@ def _without_order(file: str) -> InvalidError:
         f"`{file}`: rows of an array are for nodes 0, 1, ..., and nodes with names have no "
         "order\nhint: write a table with a column `id` that has the names"
     )
-
-
-def _inputs_of(place: Path) -> list[str] | None:
-    """The inputs of the finished dictionary in `place`, if there is one."""
-    try:
-        manifest = json.loads((place / "graph.json").read_text())
-        return list(manifest["provenance"]["inputs"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _refuse_options(inputs: Inputs) -> None:
@@ -495,16 +431,6 @@ def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
     return _Edges(spec, table, columns, files, by_name)
 
 
-def _open_nodes(spec: FileSpec, text: TextOptions) -> Table:
-    """A table of nodes by names, with the rules for comments that edges by names have.
-
-    Errors: `InvalidError` for a table without rows, and for lines that may be comments or rows.
-    """
-    table = open_table(spec, text, "named_table")
-    require_rows(table, of_names=True)
-    return table
-
-
 def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
     """A column as the importer takes it.
 
@@ -520,73 +446,19 @@ def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
     return offsets, data
 
 
-def _one_name(rows: int) -> Names:
-    """The name of the one relation, once for each row."""
-    return np.arange(rows + 1, dtype=np.int64), np.full(rows, ord("e"), np.uint8)
+def _batches(ends: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    for first in range(0, len(ends), _CHUNK):
+        part = np.asarray(ends[first : first + _CHUNK])
+        yield np.ascontiguousarray(part[:, 0]), np.ascontiguousarray(part[:, 1])
+        forget(ends)
 
 
-def _array(names: Any, key: str) -> NDArray[Any]:
-    """An array of the dictionary's own data set, which may be larger than memory."""
-    return mapped(names.root, names.arrays[key])
-
-
-def _pairs(triples: NDArray[np.int64]) -> Any:
-    def batches() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        for first in range(0, len(triples), _CHUNK):
-            part = np.asarray(triples[first : first + _CHUNK])
-            yield np.ascontiguousarray(part[:, 0]), np.ascontiguousarray(part[:, 2])
-            forget(triples)
-
-    return batches
-
-
-def _sliced(ids: NDArray[np.int64]) -> Any:
+def _numbers(
+    ids: dict[tuple[Path, str], NDArray[np.int64]], table: Table, key: str
+) -> Iterator[NDArray[np.int64]]:
     """The ids of a table's rows, cut as the table cuts them."""
-
-    def batches(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
-        first = 0
-        for (names,) in key_texts(table, [key]):
-            yield np.array(ids[first : first + len(names)])
-            first += len(names)
-            forget(ids)
-
-    return batches
-
-
-def _ids(rows: _Rows, ids: NDArray[np.int64]) -> RowSource:
-    """The ids of a split, in the order of its rows."""
-    mask = rows.split.mask if rows.split is not None else None
-
-    def chunks() -> Iterator[NDArray[np.int64]]:
-        if mask is None:
-            for _, block in blocks(ids, _CHUNK):
-                yield np.array(block)
-            return
-        dtype = rows.table.dtype(mask)
-        assert dtype is not None
-        first = 0
-        for flags in rows.table.numbers([mask], dtype, "nan"):
-            yield np.array(ids[first : first + len(flags)])[flags[:, 0] != 0]
-            first += len(flags)
-            forget(ids)
-
-    count = len(ids) if mask is None else None
-    return RowSource(
-        str(rows.spec),
-        np.dtype(np.int64),
-        None,
-        count,
-        chunks,
-        files=rows.files,
-        notes=rows.notes(),
-    )
-
-
-def _stored(names: Any, key: str) -> RowSource:
-    values = _array(names, key)
-
-    def chunks() -> Iterator[NDArray[Any]]:
-        for _, block in blocks(values, _CHUNK):
-            yield np.array(block)
-
-    return RowSource(key, values.dtype, None, len(values), chunks)
+    first, of_rows = 0, ids[table.path, key]
+    for (names,) in key_texts(table, [key]):
+        yield np.array(of_rows[first : first + len(names)])
+        first += len(names)
+        forget(of_rows)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outercore.importing.build.dictionary import Column, Keys
 from outercore.importing.edges import EdgeSource
 from outercore.importing.graph_tables import NodeTable
 from outercore.importing.keyed_edges import EdgesOfType
+from outercore.importing.keys import Column, Keys
 from outercore.importing.many_graphs import GraphLevel
 from outercore.importing.splits import Splits
 from outercore.importing.table.file_state import FileState

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from outercore.errors import InvalidError
 from outercore.files.atomic import missing_file
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import is_there
-from outercore.importing.build.dictionary import Column, Keys, column_of, readable
 from outercore.importing.graph_tables import NodeTable
+from outercore.importing.keys import Column, Keys, column_of, readable
 from outercore.importing.options import require_once
 from outercore.importing.table.columns import NodeColumns, id_column
 from outercore.importing.table.exact import exactly
@@ -94,37 +95,53 @@ def split_name(text: str) -> tuple[str, str]:
     return normal_split(name), file
 
 
-def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSource]:
-    """A split given as `NAME=FILE`, with its name."""
-    name, file = split_name(text)
-    reading = reading or Reading()
+def open_split(name: str, file: str, reading: Reading) -> RowSource:
+    """The split `name` in a file: ids, or true and false.
+
+    Nodes with names come in the order of the rows, others in the order of the nodes.
+    """
     spec = FileSpec.parse(file)
     if is_array(spec):
-        return name, as_ids(open_rows(spec, replace(reading, fill=None)), reading)
+        return as_ids(open_rows(spec, replace(reading, fill=None)), reading)
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    columns = split_columns(name, spec, table)
+    columns = split_columns(name, spec, table, reading.key)
     if columns.mask is not None and columns.ids is None and reading.ids is not None:
         raise InvalidError(
             f"--split: `{file}`: column `{columns.mask}` counts rows, but nodes have names\n"
             "hint: add a column `id` with the names"
         )
-    if columns.mask is None and columns.ids is not None and reading.ids is not None:
-        rows = _by_name(spec, table, columns.ids, reading.ids)
-        return name, replace(rows, files=files, notes=[columns.described(name, table)])
+    notes = [columns.described(name, table)]
+    if columns.ids is not None and reading.ids is not None:
+        chunks = partial(_by_name, table, columns, reading.ids)
+        count = table.rows if columns.mask is None else None
+        return RowSource(
+            str(spec), np.dtype(np.int64), None, count, chunks, files=files, notes=notes
+        )
     taken = NodeColumns(columns.ids if columns.mask else None, [columns.mask or columns.ids or ""])
     # A node without a row is not in the split.
     rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
     rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
-    padded = padded_in(table, columns.ids)
-    return name, replace(rows, files=files, notes=[columns.described(name, table)], padded=padded)
+    return replace(rows, files=files, notes=notes, padded=padded_in(table, columns.ids))
 
 
-def _by_name(spec: FileSpec, table: Table, key: str, ids: NodeIds) -> RowSource:
-    """The ids of the nodes that a column names."""
-    return RowSource(
-        str(spec), np.dtype(np.int64), None, table.rows, lambda: ids.lookup(table, key)
-    )
+def _by_name(table: Table, columns: SplitColumns, ids: NodeIds) -> Iterator[NDArray[np.int64]]:
+    """The ids of the nodes that a column names, of those that the mask takes."""
+    assert columns.ids is not None
+    nodes = ids.lookup(table, columns.ids)
+    if columns.mask is None:
+        yield from nodes
+        return
+    for of_rows, is_taken in alongside(nodes, _flags(table, columns.mask)):
+        yield of_rows[is_taken]
+
+
+def _flags(table: Table, mask: str) -> Iterator[NDArray[np.bool_]]:
+    """The values of a mask, row by row."""
+    dtype = table.dtype(mask)
+    assert dtype is not None
+    for rows in table.numbers([mask], dtype, "nan"):
+        yield rows[:, 0] != 0
 
 
 @dataclass(frozen=True)
@@ -220,7 +237,18 @@ def _as_mask(source: RowSource) -> RowSource:
     return source.changed(lambda chunk, _: chunk.astype(np.bool_), dtype=np.dtype(np.bool_))
 
 
-def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, RowSource]]:
+def open_choice(choice: SplitChoice, reading: Reading) -> list[tuple[str, RowSource]]:
+    """All splits that the user gave: those of the archive, then the others.
+
+    Errors: `InvalidError` for a name that is given twice.
+    """
+    archive = [] if choice.archive is None else open_splits(choice.archive, reading)
+    named = [split_name(text) for text in choice.single]
+    require_once("--split", [name for name, _ in named])
+    return archive + [(name, open_split(name, file, reading)) for name, file in named]
+
+
+def open_splits(path: Path, reading: Reading) -> list[tuple[str, RowSource]]:
     """The splits in an archive, by their usual names (`train`, `val_idx`, `test_mask`, ...).
 
     Errors: `InvalidError` where none is called like a split.
@@ -243,9 +271,8 @@ def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, R
     return found
 
 
-def as_ids(source: RowSource, reading: Reading | None = None) -> RowSource:
+def as_ids(source: RowSource, reading: Reading) -> RowSource:
     """Node ids from 0, as integers: those of a file with ids from 1 are moved."""
-    reading = reading or Reading()
     first = int(reading.text.one_based)
     is_float = source.dtype.kind == "f"
     if source.dtype.kind == "b" or not (first or is_float):
@@ -293,15 +320,15 @@ class Splits:
             name, file = split_name(text)
             spec = FileSpec.parse(file)
             if not by_key:
-                self._add(*open_split(text, reading), nodes.node_type, by_key=False)
+                self._add(name, open_split(name, file, reading), nodes.node_type, by_key=False)
             elif is_array(spec):
                 rows = open_rows(spec, reading)
                 self._add(name, rows, nodes.node_type, by_key=rows.dtype.kind != "b")
             else:
-                self._add_table(text, name, spec, reading)
+                self._add_table(name, file, spec, reading)
         require_once("--split", [*(array.name for array in self.arrays), *self._names])
 
-    def _add_table(self, text: str, name: str, spec: FileSpec, reading: Reading) -> None:
+    def _add_table(self, name: str, file: str, spec: FileSpec, reading: Reading) -> None:
         """A table of keys, or of keys with a column that says which of them are in the split."""
         nodes, table = self._nodes, open_node_table(spec, reading)
         if len(nodes.key) > 1:
@@ -309,7 +336,7 @@ class Splits:
         else:
             found = split_columns(name, spec, table, nodes.key[0])
             if found.ids is None:
-                self._add(*open_split(text, reading), nodes.node_type, by_key=False)
+                self._add(name, open_split(name, file, reading), nodes.node_type, by_key=False)
                 return
             columns, mask = (found.ids,), found.mask
         column = column_of(nodes.node_type, table, columns, space=nodes.space)
@@ -349,11 +376,9 @@ class Splits:
 
 def _where_true(column: Column, table: Table, mask: str) -> Column:
     """The keys of the rows that a mask takes."""
-    dtype = table.dtype(mask)
-    assert dtype is not None
 
     def texts() -> Iterator[Any]:
-        flags = (rows[:, 0].astype(np.int64) for rows in table.numbers([mask], dtype, "nan"))
+        flags = (flags.astype(np.int64) for flags in _flags(table, mask))
         for is_taken, keys in alongside(flags, column.texts()):
             yield keys.filter(pa.array(is_taken != 0))
 

@@ -10,11 +10,11 @@ from typing import Any
 from outercore.base.native import Progress
 from outercore.base.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.importing.build.dictionary import column_of
 from outercore.importing.build.graph import write_typed
 from outercore.importing.features import open_features
 from outercore.importing.graph_tables import EdgeTable, NodeTable, open_edge_types, open_node_types
 from outercore.importing.keyed_edges import Dangling, edges_of_types
+from outercore.importing.keys import column_of
 from outercore.importing.labels import SHARES, open_labels, random_splits, splits_by_time
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource

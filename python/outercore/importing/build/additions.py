@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.base.native import Addition, Progress, verify_arrays
+from outercore.base.native import Addition, Progress, Role, verify_arrays
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
-from outercore.data.batch_arrays import RESERVED
 from outercore.data.file_ids import first_id_of, names_of_nodes
 from outercore.data.graph import Graph
 from outercore.data.graph_arrays import require_one_name
@@ -23,24 +22,16 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.build.graph import feed_array, require_comparable, require_place
 from outercore.importing.edge_arrays import edge_rows
-from outercore.importing.labels import label_arrays
+from outercore.importing.node_files import NodeFile, require_array_name
 from outercore.importing.options import ArrayOptions, require_once
-from outercore.importing.splits import SplitChoice, open_split, open_splits
+from outercore.importing.splits import SplitChoice, open_choice
 from outercore.importing.table.columns import node_columns
 from outercore.importing.table.file_state import require_unchanged
 from outercore.importing.table.keys import NodeIds, key_texts
-from outercore.importing.table.rows import (
-    NodeArray,
-    Reading,
-    RowSource,
-    as_times,
-    is_array,
-    open_node_table,
-    open_rows,
-)
+from outercore.importing.table.rows import NodeArray, Reading, as_times, is_array, open_node_table
 from outercore.importing.table.table import Table
 from outercore.importing.table.text import TextOptions, names_of
-from outercore.importing.texts import open_texts, require_text_name
+from outercore.importing.texts import require_text_name
 
 
 @dataclass(frozen=True)
@@ -139,7 +130,7 @@ class _Opening:
     def all(self) -> list[NodeArray]:
         """Every array; labels before splits, which belong to their nodes."""
         return [
-            *(self._features(text) for text in self._given.features),
+            *(array for text in self._given.features for array in self._features(text)),
             *([] if self._given.labels is None else self._labels(self._given.labels)),
             *self._splits(),
             *self._arrays(),
@@ -147,9 +138,9 @@ class _Opening:
             *self._edge_arrays(),
         ]
 
-    def _features(self, text: str) -> NodeArray:
+    def _features(self, text: str) -> list[NodeArray]:
         node_type, file = self._type_of("--features", text, "FILE")
-        return NodeArray("features", "x", self._rows(file, node_type), node_type)
+        return self._open("features", "x", file, node_type)
 
     def _labels(self, text: str) -> list[NodeArray]:
         self._refuse_graphs("--labels")
@@ -159,8 +150,7 @@ class _Opening:
                 f"--labels: the data set has labels of `{self._labelled}`, expected none or those"
             )
         self._labelled = node_type or "node"
-        self._require_ids(file)
-        return label_arrays(file, self._reading_of(node_type), self._task, node_type)
+        return self._open("labels", "y", file, node_type)
 
     def _splits(self) -> list[NodeArray]:
         choice = self._given.splits
@@ -173,9 +163,7 @@ class _Opening:
                 "--split: the data set has no labels, which say whose nodes these are\n"
                 "hint: give `--labels TYPE=FILE` with it"
             )
-        reading = self._reading_of(of_type)
-        found = [] if choice.archive is None else open_splits(choice.archive, reading)
-        found += [open_split(text, reading) for text in choice.single]
+        found = open_choice(choice, self._reading_of(of_type))
         require_once("--split", [name for name, _ in found])
         return [NodeArray("split", name, rows, of_type) for name, rows in found]
 
@@ -183,14 +171,9 @@ class _Opening:
         found = []
         for text in self._given.arrays:
             node_type, name, file = self._named("--array", text)
-            if name in RESERVED:
-                raise InvalidError(
-                    f"--array: a batch has something else under the name `{name}`\n"
-                    f"hint: choose another name for `{file}`"
-                )
+            require_array_name(name, file)
             require_one_name(self._graph, node_type or "node", name)
-            rows = as_times(name, self._rows(file, node_type, takes_times=True))
-            found.append(NodeArray("array", name, rows, node_type))
+            found += self._open("array", name, file, node_type)
         return found
 
     def _texts(self) -> list[NodeArray]:
@@ -199,8 +182,7 @@ class _Opening:
             node_type, name, file = self._named("--text", text)
             require_text_name(name)
             require_one_name(self._graph, node_type or "node", name, is_text=True)
-            self._require_ids(file)
-            found += open_texts(name, node_type, file, self._reading_of(node_type))[0]
+            found += self._open("names", name, file, node_type)
         return found
 
     def _edge_arrays(self) -> list[NodeArray]:
@@ -213,10 +195,10 @@ class _Opening:
             found.append(NodeArray("edge", name, rows, edge_type))
         return found
 
-    def _rows(self, file: str, node_type: str | None, *, takes_times: bool = False) -> RowSource:
-        """The rows of a file, one for each node."""
+    def _open(self, role: Role, name: str, file: str, node_type: str | None) -> list[NodeArray]:
+        """The arrays of a file, with a row for each node."""
         self._require_ids(file)
-        return open_rows(file, replace(self._reading_of(node_type), takes_times=takes_times))
+        return NodeFile(role, name, file, node_type).open(self._reading_of(node_type), self._task)
 
     def _reading_of(self, node_type: str | None) -> Reading:
         """How a file is read that is of the nodes of a type; a table may name them by key."""

@@ -1,319 +1,80 @@
-"""Keys of tables as numbers of rows, through a dictionary on disk.
+"""Texts numbered from 0 by a dictionary on disk, within a budget of memory.
 
-The dictionary is built by the import of triples, within the same budget: each key of a column is a
-triple of itself with itself. A key counts within its node type.
+The importer of triples of the core builds it: each pair of texts is a triple of one relation. The
+triples by ids are then the numbers of the pairs, in their order. The order of the numbers is that
+of the names: by their length in bytes, then by their bytes.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-import outercore
-from outercore.base.native import Names, Progress, TripleImporter
-from outercore.data.names import KEY
-from outercore.errors import REFUSALS, InvalidError, NotFoundError
-from outercore.files.atomic import device_errors, remove_at_once
-from outercore.files.large_arrays import blocks, forget, mapped
-from outercore.importing.table.keys import key_texts
-from outercore.importing.table.rows import NodeArray, RowSource
-from outercore.importing.table.table import Table
-from outercore.importing.table.text import names_of
-from outercore.importing.texts import text_arrays
+from outercore.base.native import MANIFEST, Names, Progress, TripleImporter
+from outercore.data.graph import Graph
+from outercore.errors import REFUSALS
+from outercore.files.atomic import remove_at_once
+from outercore.files.large_arrays import mapped
 
-_SEPARATOR, _WITHIN = "\x1f", "\x1e"
-"""What stands between a node type and its keys, and between the columns of one key."""
-_ROWS = 1 << 20
-NO_NODE, EMPTY = -1, -2
-"""What stands for a key that no node has, and for a row without a key."""
+Part = Literal["train", "valid"]
+"""Two lists of pairs that a dictionary may have."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column that holds keys of a node type."""
+class Dictionary:
+    """A dictionary in the directory `place`; a context that removes it.
 
-    node_type: str
-    name: str
-    """What messages call it."""
-    texts: Callable[[], Iterator[Any]]
-    """The keys in batches, as Arrow's large strings."""
-    may_be_empty: bool = False
-    """Whether a row may have no key: an empty field, or a null."""
-    space: str | None = None
-    """What the keys are unique within, where several node types share it; else the node type."""
-    first: int = 0
-    """The number of the first row among all nodes of the space."""
-    is_one: bool = True
-    """Whether a key is the text of one column."""
+    `inputs` tell another dictionary. After an interrupt it stays, and the next build resumes.
 
-    @property
-    def prefix(self) -> str:
-        """What tells the same key of another space apart."""
-        return self.node_type if self.space is None else self.space
-
-
-def column_of(
-    node_type: str,
-    table: Table,
-    columns: tuple[str, ...],
-    *,
-    may_be_empty: bool = False,
-    space: str | None = None,
-    first: int = 0,
-) -> Column:
-    """The column, or several, of a table that hold keys of `node_type`."""
-    empty = "" if may_be_empty else None
-
-    def texts() -> Iterator[Any]:
-        for parts in key_texts(table, list(columns), empty):
-            yield parts[0] if len(parts) == 1 else _joined(parts)
-
-    name = f"`{table.path}`: {shown(columns)}"
-    return Column(node_type, name, texts, may_be_empty, space, first, len(columns) == 1)
-
-
-def shown(columns: tuple[str, ...]) -> str:
-    """What messages call the columns of a key."""
-    word = "column" if len(columns) == 1 else "columns"
-    return f"{word} {', '.join(f'`{name}`' for name in columns)}"
-
-
-def _joined(parts: list[Any]) -> Any:
-    """Keys of several columns as one text; empty where one of them is."""
-    separator = pa.scalar(_WITHIN, pa.large_string())
-    whole = pc.binary_join_element_wise(*parts, separator)
-    empty = pc.equal(pc.binary_length(parts[0]), 0)
-    for part in parts[1:]:
-        empty = pc.or_(empty, pc.equal(pc.binary_length(part), 0))
-    return pc.if_else(empty, pa.scalar("", pa.large_string()), whole)
-
-
-def readable(key: str) -> str:
-    """A key as messages show it."""
-    return key.replace(_WITHIN, ", ")
-
-
-class Keys:
-    """The row of each key; a context that removes the dictionary's own files.
-
-    `nodes` are the columns that define the keys of their types, one for each type that has some;
-    `uses` refer to them.
-
-    Cost: each column is read once, and once more where an import is resumed; 16 bytes a key and use
-    on disk, besides the keys themselves.
+    Cost: 24 bytes a pair on disk, besides the texts.
     """
 
-    def __init__(
-        self, out: Path, nodes: list[Column], uses: list[Column], identities: list[str]
-    ) -> None:
-        self._place = out.parent / f".{out.name}.keys"
-        self._columns = [*nodes, *uses]
-        self._nodes = len(nodes)
-        self._identities = identities
+    def __init__(self, place: Path, inputs: list[str]) -> None:
+        self.place = place
+        self._inputs = inputs
         self._is_ours = False
-        self._rows: list[NDArray[np.int64]] = []
-        self._counts: list[int] = []
-        self._row_of = self._column_of = np.empty(0, np.int64)
 
-    def __enter__(self) -> Keys:
+    def __enter__(self) -> Dictionary:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._rows = []
-        self._row_of = self._column_of = np.empty(0, np.int64)
-        # After an interrupt the next run resumes from here.
         if self._is_ours and (kind is None or issubclass(kind, REFUSALS)):
-            remove_at_once(self._place)
+            remove_at_once(self.place)
 
-    def build(self, memory: int, progress: Progress) -> None:
-        """Numbers all keys.
-
-        Errors: `InvalidError` for an empty key, and for two rows of nodes with one key.
-        """
-        if not self._columns:
-            return
+    def build(
+        self, memory: int, progress: Progress, pairs: Iterable[tuple[Part, Names, Names]]
+    ) -> Graph:
+        """The dictionary of all `pairs`, as a data set of names; they are not read where it is
+        complete."""
         options = {
             "memory": memory,
             "unknown": "keep",
-            "inputs": self._identities,
+            "inputs": self._inputs,
             # Drops the dictionary of other inputs that an interrupted import left behind.
             "overwrite": True,
         }
-        if not self._is_built():
-            with TripleImporter(self._place, options, progress) as importer:
+        if not self._is_complete():
+            with TripleImporter(self.place, options, progress) as importer:
                 self._is_ours = True
-                for column in self._columns:
-                    row = 0
-                    for texts in column.texts():
-                        names = _named(column, texts, row)
-                        importer.push("train", names, _one_name(len(texts)), names, None)
-                        row += len(texts)
-                    self._counts.append(row)
-                # Tables may all be empty, and a dictionary may not.
-                none = names_of(pa.array([_SEPARATOR], pa.large_string()))
-                importer.push("train", none, _one_name(1), none, None)
+                for part, first, second in pairs:
+                    count = len(first[0]) - 1
+                    relation = np.arange(count + 1), np.full(count, ord("e"), np.uint8)
+                    importer.push(part, first, relation, second, None)
                 importer.finish()
         self._is_ours = True
-        self._number()
+        return Graph(self.place)
 
-    def rows(self, use: int) -> NDArray[np.int64]:
-        """[rows] the row of the key at each place of column number `use` of the uses; `NO_NODE`
-        and `EMPTY` where there is none."""
-        return self._rows[use]
+    def numbers(self, names: Graph, part: Part) -> NDArray[np.int64]:
+        """[pairs, 2] the numbers of the pairs of a part, mapped from the disk."""
+        return mapped(self.place, names.arrays[f"triples/{part}"])[:, ::2]
 
-    def arrays(self) -> list[NodeArray]:
-        """The keys of the nodes as texts, with their order, for results and for looking them up.
-
-        A type whose keys are the numbers of its rows needs none. Keys of several columns are not
-        kept.
-
-        Cost: goes through the keys of a type up to three times.
-        """
-        found = []
-        for number, column in enumerate(self._columns[: self._nodes]):
-            if not column.is_one or _are_rows(column):
-                continue
-            found += text_arrays(KEY, column.node_type, column.name, column.texts)
-            order = RowSource(
-                column.name, np.dtype(np.uint64), None, None, partial(self._ranked, number, column)
-            )
-            found.append(NodeArray("names", f"{column.node_type}.{KEY}.order", order))
-        return found
-
-    def _ranked(self, number: int, column: Column) -> Iterator[NDArray[np.uint64]]:
-        """The nodes of a type, in the order of their keys: the dictionary is in that order."""
-        for start, of_column in blocks(self._column_of, _ROWS):
-            rows = self._row_of[start : start + len(of_column)][of_column == number]
-            yield (rows - column.first).astype(np.uint64)
-            forget(self._row_of)
-
-    def example(self, node_type: str) -> str | None:
-        """The key of the first node of a type, and where it is; `None` where no table has keys."""
-        for column in self._columns[: self._nodes]:
-            if column.node_type == node_type:
-                for texts in column.texts():
-                    if len(texts):
-                        return f"`{readable(str(texts[0]))}` in {column.name}"
-        return None
-
-    def part(self, use: int, part: slice) -> NDArray[np.int64]:
-        """A copy of a part of `rows`; what was read of the file is let go."""
-        found = np.array(self._rows[use][part])
-        forget(self._rows[use])
-        return found
-
-    def _is_built(self) -> bool:
+    def _is_complete(self) -> bool:
         try:
-            manifest = json.loads((self._place / "graph.json").read_text())
-            return bool(manifest["provenance"]["inputs"] == self._identities)
+            manifest = json.loads((self.place / MANIFEST).read_text())
+            return bool(manifest["provenance"]["inputs"] == self._inputs)
         except (OSError, ValueError, KeyError, TypeError):
             return False
-
-    def _number(self) -> None:
-        names = outercore.open(self._place)
-        ids = mapped(self._place, names.arrays["triples/train"])[:, 0]
-        row_of = self._row_of = self._scratch("row_of", int(names.num_nodes))
-        column_of = self._column_of = self._scratch("column_of", int(names.num_nodes))
-        row_of[:] = column_of[:] = NO_NODE
-        counts = self._counts or [
-            sum(len(texts) for texts in column.texts()) for column in self._columns
-        ]
-        first = 0
-        for number, (column, count) in enumerate(zip(self._columns, counts, strict=True)):
-            own = ids[first : first + count]
-            first += count
-            if number < self._nodes:
-                self._define(column, own, row_of, names)
-                for _, block in blocks(own, _ROWS):
-                    column_of[block] = number
-                continue
-            rows = self._scratch(f"rows-{number}", count)
-            empty = _empty_name(column, names)
-            for start, block in blocks(own, _ROWS):
-                found = np.where(block == empty, EMPTY, row_of[block])
-                rows[start : start + len(block)] = found
-                forget(rows)
-            self._rows.append(rows)
-
-    def _define(
-        self, column: Column, ids: NDArray[np.int64], row_of: NDArray[np.int64], names: Any
-    ) -> None:
-        for start, block in blocks(ids, _ROWS):
-            own = np.arange(start, start + len(block)) + column.first
-            row_of[block] = np.where(row_of[block] < 0, own, row_of[block])
-            twice = np.flatnonzero(row_of[block] != own)
-            if len(twice):
-                rows = sorted([start + int(twice[0]), int(row_of[block[twice[0]]]) - column.first])
-                key = names.entity_names([int(block[twice[0]])])[0].partition(_SEPARATOR)[2]
-                if rows[0] < 0:
-                    raise InvalidError(
-                        f"{column.name}: key `{readable(key)}` in row {rows[1]} is that of a "
-                        "node of another type\nhint: keys of one space name one node; leave one out"
-                    )
-                raise InvalidError(
-                    f"{column.name}: key `{readable(key)}` stands in rows {rows[0]} and {rows[1]}, "
-                    "expected once\nhint: each row is a node; leave the second one out"
-                )
-
-    def _scratch(self, name: str, count: int) -> NDArray[np.int64]:
-        if not count:
-            return np.empty(0, np.int64)
-        again = "run the same command again"
-        # Without a name nothing of it is left, whatever ends this process.
-        with (
-            device_errors(f"`{self._place}`: {name}", again),
-            tempfile.TemporaryFile(dir=self._place) as file,
-        ):
-            # A full disk is an error here; behind a mapped page it would end the process.
-            os.posix_fallocate(file.fileno(), 0, 8 * count)
-            return np.memmap(file, np.int64, "r+", shape=(count,))
-
-
-def _are_rows(column: Column) -> bool:
-    """Whether each key is the number of its row; it is read until one is not."""
-    row = 0
-    for texts in column.texts():
-        numbers = pa.array(np.arange(row, row + len(texts))).cast(pa.large_string())
-        if not pc.all(pc.equal(texts, numbers)).as_py() and len(texts):
-            return False
-        row += len(texts)
-    return True
-
-
-def _named(column: Column, texts: Any, first: int) -> Names:
-    """Keys within their type, as the importer takes them.
-
-    Errors: `InvalidError` with the row of an empty key.
-    """
-    empty = np.flatnonzero(np.asarray(pc.equal(pc.binary_length(texts), 0)))
-    if len(empty) and not column.may_be_empty:
-        raise InvalidError(f"{column.name}: row {first + int(empty[0])} is empty, expected a key")
-    prefix = pa.scalar(column.prefix + _SEPARATOR, pa.large_string())
-    joined = pc.binary_join_element_wise(prefix, texts, pa.scalar("", pa.large_string()))
-    return names_of(joined)
-
-
-def _empty_name(column: Column, names: Any) -> int:
-    """The number of what stands for no key in a column; -1 where there is none."""
-    if not column.may_be_empty:
-        return -1
-    try:
-        return int(names.entity_id(column.prefix + _SEPARATOR))
-    except NotFoundError:
-        return -1
-
-
-def _one_name(rows: int) -> Names:
-    """The name of the one relation, once for each row."""
-    return np.arange(rows + 1, dtype=np.int64), np.full(rows, ord("k"), np.uint8)

@@ -14,9 +14,9 @@ from outercore.base.native import Arrays, Importer, Progress
 from outercore.base.sizes import parse_size
 from outercore.data.graph import EdgeType
 from outercore.errors import InvalidError
-from outercore.importing.build.dictionary import Keys
 from outercore.importing.edges import with_range
 from outercore.importing.keyed_edges import Dangling
+from outercore.importing.keys import Keys
 from outercore.importing.many_graphs import add_graphs, is_unfinished, require_inside
 from outercore.importing.options import ArrayOptions, FeatureType, ImportOptions
 from outercore.importing.source import GraphSource, TypedSource

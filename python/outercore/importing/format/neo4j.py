@@ -22,11 +22,11 @@ from outercore.data.graph import EdgeType
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
-from outercore.importing.build.dictionary import Column, Keys, column_of
 from outercore.importing.features import arrays_of_table
 from outercore.importing.format.description import require_inside
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
 from outercore.importing.keyed_edges import EdgesOfType, Ends, with_reverse
+from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource
 from outercore.importing.table.file_state import FileState, states

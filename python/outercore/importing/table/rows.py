@@ -34,7 +34,7 @@ from outercore.importing.table.table import (
     is_parquet,
     list_rows,
 )
-from outercore.importing.table.text import TextOptions, suffix_of
+from outercore.importing.table.text import Purpose, TextOptions, suffix_of
 from outercore.importing.table.times import (
     STORED,
     are_whole,
@@ -173,6 +173,8 @@ class Reading:
     """Whether rows are in their order, whatever columns of ids say."""
     outside_files: bool = False
     """Whether the description of a folder may name files outside of it."""
+    purpose: Purpose = "table"
+    """What the tables of nodes are for: it decides how comments are told from rows."""
     takes_times: bool = False
     """Whether one column, of texts too, may be dates and times: an array, and no features."""
 
@@ -278,10 +280,11 @@ def open_node_table(
     Errors: as `open_rows`.
     """
     refuse_foreign(spec.path)
-    _require_table(spec)
-    table = (parts or Parts()).open(spec, reading.text, "table")
+    if reading.purpose == "table":
+        _require_table(spec)
+    table = (parts or Parts()).open(spec, reading.text, reading.purpose)
     if not (may_be_empty and table.is_named):
-        require_rows(table)
+        require_rows(table, of_names=reading.purpose == "named_table")
     return table
 
 
