@@ -21,7 +21,8 @@ from outercore.importing.format.description import read_yaml
 from outercore.importing.format.graphbolt import read_description
 from outercore.importing.format.neo4j import open_files
 from outercore.importing.format.relational import read_schema
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.inputs import Inputs
+from outercore.importing.plain_graph import open_inputs
 from outercore.importing.table.npz import open_member, read_member
 from outercore.importing.table.rows import open_rows
 from outercore.importing.table.sparse import sparse_edges

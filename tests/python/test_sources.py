@@ -19,9 +19,10 @@ import pytest
 from outercore.errors import InvalidError, OutercoreError, UnsupportedError
 from outercore.importing.build import graph as graph_module
 from outercore.importing.build.graph import import_graph
-from outercore.importing.format import registry
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.format import pyg
+from outercore.importing.inputs import Inputs
 from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
 from outercore.importing.splits import SplitChoice, open_split
 from outercore.importing.table import rows
 from outercore.importing.table.rows import open_rows
@@ -257,9 +258,9 @@ def test_the_archive_layout_of_large_ogb_sets_is_read(
 
 
 def test_names_are_looked_up_in_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert registry._pyg_class("cora") == ("Planetoid", "Cora")
-    assert registry._pyg_class("Reddit") == ("Reddit", None)
-    assert registry._pyg_class("WebKB/Texas") == ("WebKB", "Texas")
+    assert pyg._pyg_class("cora") == ("Planetoid", "Cora")
+    assert pyg._pyg_class("Reddit") == ("Reddit", None)
+    assert pyg._pyg_class("WebKB/Texas") == ("WebKB", "Texas")
     monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
     with pytest.raises(UnsupportedError, match="package `ogb` is not installed"):
         open_inputs(Inputs(("ogb:ogbn-arxiv",)))

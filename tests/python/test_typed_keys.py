@@ -23,11 +23,12 @@ from outercore.data.graph import Graph
 from outercore.data.names import KEY, Names
 from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import random_splits
 from outercore.importing.options import ImportOptions
 from outercore.importing.table.rows import NodeArray, RowSource
 from outercore.importing.table.text import names_of
-from outercore.importing.typed_inputs import TypedInputs, import_typed
+from outercore.importing.typed_graph import import_typed
 from outercore.runs.custom_code import from_place
 from outercore.training.typed.labelled_type import LabelledNodes
 from test_import_neo4j import MOVIES, write

@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import outercore as oc
+from outercore.importing.inputs import TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.splits import SplitChoice
-from outercore.importing.typed_inputs import TypedInputs, import_typed
+from outercore.importing.typed_graph import import_typed
 from outercore.loading import reference
 from outercore.loading.reference import Csc, EdgeType
 

@@ -22,16 +22,17 @@ from outercore.files.file_spec import FileSpec
 from outercore.importing.build.graph import import_graph, write_typed
 from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.importing.edge_arrays import EdgeChoice
-from outercore.importing.format.registry import Folder, folder_of, hetero_directory
+from outercore.importing.format.registry import TypedFormat, located, typed_format
 from outercore.importing.id_notes import notes_on_ids
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.named_inputs import NamedInputs
 from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import SplitChoice
 from outercore.importing.table.standard_input import piped
 from outercore.importing.table.text import TextOptions
-from outercore.importing.typed_inputs import TypedInputs, import_typed
+from outercore.importing.typed_graph import import_typed
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
@@ -251,9 +252,12 @@ def _import(context: typer.Context, given: _Options, note: Callable[[str], objec
         )
     elif given.triples:
         _import_facts(context, given, note)
-    elif len(given.edges) == 1 and (found := _folder(given.edges[0])) is not None:
-        _import_folder(context, given, found)
     else:
+        path = located(given.edges[0])
+        found = typed_format(path) if len(given.edges) == 1 else None
+        if found is not None:
+            _import_folder(context, given, found, path)
+            return
         _import_edges(context, given, note)
 
 
@@ -296,18 +300,13 @@ def _import_types(context: typer.Context, given: _Options) -> None:
     _show_types(given, found)
 
 
-def _folder(text: str) -> Folder | None:
-    """The folder of several types that `text` names."""
-    return folder_of(hetero_directory(text) or Path(text))
-
-
-def _import_folder(context: typer.Context, given: _Options, found: Folder) -> None:
+def _import_folder(context: typer.Context, given: _Options, found: TypedFormat, path: Path) -> None:
     """A folder that describes a graph of several types."""
     known = {*_OF_FOLDERS, *options.OF_EACH_IMPORT, *found.options}
     _refuse(context, lambda name: name not in known, f"does not go with {found.what}")
     inputs = _typed_inputs(given)
     how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
-    source = found.open(inputs, how)
+    source = found.open(path, inputs, how)
     with console.bars(quiet=given.json) as progress:
         summary = write_typed(
             source, given.out, how, progress, console.note, dangling=inputs.dangling

@@ -22,9 +22,10 @@ from outercore.importing.edge_arrays import edge_arrays
 from outercore.importing.edges import dates_of, pushed, table_values
 from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.format.registry import is_named
-from outercore.importing.inputs import Inputs, node_files, reading_of
+from outercore.importing.inputs import Inputs
 from outercore.importing.node_files import NodeFile
 from outercore.importing.options import require_once
+from outercore.importing.plain_graph import node_files, reading_of
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import split_columns, split_name
 from outercore.importing.table.columns import (
@@ -38,13 +39,7 @@ from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.keys import NodeIds, key_texts
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import (
-    NodeArray,
-    Reading,
-    described,
-    from_array,
-    open_node_table,
-)
+from outercore.importing.table.rows import NodeArray, described, from_array, open_node_table
 from outercore.importing.table.table import Table, TextTable, is_parquet
 from outercore.importing.table.text import names_of, suffix_of
 from outercore.importing.texts import text_files
@@ -184,9 +179,7 @@ class NamedInputs:
         """
         _refuse_options(inputs)
         self._inputs = inputs
-        self._reading = Reading(
-            inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4, purpose="named_table"
-        )
+        self._reading = replace(inputs.reading(), purpose="named_table")
         parts = Parts()
         self._edges = [_open_edges(text, inputs, parts) for text in inputs.edges]
         node_table = inputs.node_table

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from outercore.importing.edges import EdgeSource
 from outercore.importing.graph_tables import NodeTable
@@ -13,6 +15,22 @@ from outercore.importing.many_graphs import GraphLevel
 from outercore.importing.splits import Splits
 from outercore.importing.table.file_state import FileState
 from outercore.importing.table.rows import NodeArray, count_rows
+
+Opener = TypeVar("Opener", bound=Callable[..., Any], covariant=True)
+
+
+@dataclass(frozen=True)
+class Format(Generic[Opener]):
+    """Data sets of another tool, each named by one path."""
+
+    what: str
+    """What messages call one."""
+    matches: Callable[[Path], bool]
+    """Whether a path is one."""
+    open: Opener
+    """Opens it as a source."""
+    options: tuple[str, ...] = ()
+    """Options of an import that only some formats have."""
 
 
 @dataclass(frozen=True)

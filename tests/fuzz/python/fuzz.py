@@ -70,8 +70,8 @@ def _neo4j(path: Path) -> None:
     import pandas  # noqa: F401 - what takes its time to import is not part of an input
 
     from outercore.importing.format.neo4j import is_neo4j, open_neo4j
+    from outercore.importing.inputs import TypedInputs
     from outercore.importing.options import ImportOptions
-    from outercore.importing.typed_inputs import TypedInputs
 
     if is_neo4j(path.parent):
         open_neo4j(path.parent, TypedInputs((), ()), ImportOptions())
@@ -93,7 +93,8 @@ def _npy(path: Path) -> None:
 
 
 def _npz(path: Path) -> None:
-    from outercore.importing.inputs import Inputs, open_inputs
+    from outercore.importing.inputs import Inputs
+    from outercore.importing.plain_graph import open_inputs
     from outercore.importing.table.sparse import sparse_rows
 
     try:

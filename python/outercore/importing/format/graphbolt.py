@@ -34,8 +34,9 @@ from outercore.importing.graph_tables import (
     require_type_name,
     text_of_edges,
 )
+from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import GraphSource, TypedSource
+from outercore.importing.source import Format, GraphSource, TypedSource
 from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
@@ -49,7 +50,7 @@ from outercore.importing.table.rows import (
 )
 from outercore.importing.table.text import PLAIN
 from outercore.importing.table.torch_file import read_torch
-from outercore.importing.typed_inputs import TypedInputs, source_of_arrays
+from outercore.importing.typed_graph import source_of_arrays
 
 DESCRIPTION = "metadata.yaml"
 
@@ -413,11 +414,12 @@ def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) ->
     return RowSource("labels of the task", dtype, columns, count, chunks, keeps_form=True)
 
 
-def open_untyped(root: Path, reading: Reading) -> GraphSource:
+def open_untyped(root: Path, inputs: Inputs) -> GraphSource:
     """The graph of a directory without node types.
 
     Errors: as `read_description`.
     """
+    reading = inputs.reading()
     description = read_description(root, outside=reading.outside_files)
     from_task = labels_and_splits(description, "")
     is_labelled = any(one.role == "labels" for one in from_task)
@@ -485,3 +487,7 @@ def _edges(part: Part, where: str) -> EdgeTable:
     if part.format == "numpy":
         return array_of_edges(edge_type, EdgeArrayTable.open(FileSpec(part.path, ()), "2,E"))
     return text_of_edges(edge_type, part.path)
+
+
+FORMAT = Format("a directory of GraphBolt", is_graphbolt, open_untyped, ("outside_files",))
+TYPED = Format("a directory of GraphBolt", is_typed_graphbolt, open_graphbolt)

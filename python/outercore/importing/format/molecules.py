@@ -18,22 +18,26 @@ from outercore.data.split_names import KNOWN
 from outercore.errors import InvalidError
 from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import pushed
+from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, first_of_counts, labels_of, whole_counts
-from outercore.importing.source import GraphSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, read_member
 from outercore.importing.table.rows import NodeArray, npz_rows
+from outercore.importing.table.text import suffix_of
 
 _NEEDED = ("num_nodes", "num_bonds", "atom", "bond_begin", "bond_end", "y")
 _BONDS = 1 << 20
 
 
 def is_molecules(path: Path) -> bool:
-    """Whether an archive has these arrays."""
+    """Whether a path is an archive with these arrays."""
+    if not path.is_file() or suffix_of(path) != ".npz":
+        return False
     return set(_NEEDED) <= set(member_names(path))
 
 
-def open_molecules(path: Path, task: str | None = None) -> GraphSource:
+def open_molecules(path: Path, inputs: Inputs) -> GraphSource:
     """The molecules of such an archive; every bond counts in both directions.
 
     Atoms are the features and bonds the edge array `attr`, as they are. An array of another name
@@ -67,7 +71,7 @@ def open_molecules(path: Path, task: str | None = None) -> GraphSource:
         yield from _bonds(path, bonds.shape[0], first, ends, counts.astype(np.int64))
 
     edges = pushed(str(path), batches, files=files)
-    notes = _graph_arrays(path, level, task)
+    notes = _graph_arrays(path, level, inputs.task)
     attributes = []
     if "bond" in member_names(path):
         rows = npz_rows(open_member(path, ("bond",)))
@@ -149,3 +153,6 @@ def _whole(member: NpzMember) -> NDArray[Any]:
 def _require_rows(member: NpzMember, count: int, what: str) -> None:
     if not member.shape or member.shape[0] != count:
         raise InvalidError(f"{member}: shape {member.shape}, expected {count} rows: {what}")
+
+
+FORMAT = Format("an archive of molecules", is_molecules, open_molecules)

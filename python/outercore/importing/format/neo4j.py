@@ -25,16 +25,17 @@ from outercore.files.large_arrays import blocks
 from outercore.importing.features import arrays_of_table
 from outercore.importing.format.description import require_inside
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
+from outercore.importing.inputs import TypedInputs
 from outercore.importing.keyed_edges import EdgesOfType, Ends, with_reverse
 from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import TypedSource
+from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.table import Missing, TextTable, natural
 from outercore.importing.table.text import TextFile, TextOptions, lines, suffix_of
 from outercore.importing.table.times import Clock, clock_of, require_one_clock, time_values
 from outercore.importing.texts import columns_besides
-from outercore.importing.typed_inputs import TypedInputs, require_kinds, typed_source
+from outercore.importing.typed_graph import require_kinds, typed_source
 
 Role = Literal["key", "source", "target", "label", "type", "number", "numbers", "time", "text"]
 
@@ -876,3 +877,6 @@ def _pairs(
         found |= set(np.unique(come * len(starts[1]) + to).tolist())
     pairs = [divmod(pair, len(starts[1])) for pair in sorted(found)] or [(0, 0)]
     return [(relation.ends[0][come], relation.ends[1][to]) for come, to in pairs]
+
+
+FORMAT = Format("an export for Neo4j", is_neo4j, open_neo4j)

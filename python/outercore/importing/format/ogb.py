@@ -17,17 +17,19 @@ from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import npz_edges, text_edges
+from outercore.importing.format.download import CACHE, library, reaching
 from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.graph_tables import EdgeTable, require_type_name, text_of_edges
+from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import GraphSource, TypedSource
+from outercore.importing.source import Format, GraphSource, TypedSource
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
 from outercore.importing.table.npz import member_names, open_member, read_member
 from outercore.importing.table.rows import NodeArray, Reading, RowSource, npz_rows, open_rows
 from outercore.importing.table.table import TextTable
 from outercore.importing.table.text import PLAIN, TextFile
-from outercore.importing.typed_inputs import TypedInputs, source_of_arrays
+from outercore.importing.typed_graph import source_of_arrays
 
 _SPLITS = ("train", "valid", "test")
 _LINK_SPLITS = {f"{name}.pt" for name in _SPLITS}
@@ -50,25 +52,17 @@ _BOTH_WAYS = ("products", "proteins", "ogbn_products", "ogbn_proteins")
 """Folders of data sets whose files hold each edge once (OGB's `add_inverse_edge`)."""
 
 
-def is_layout(root: Path) -> bool:
-    """Whether `root` looks like a raw OGB node data set."""
-    return (root / "raw" / "edge.csv.gz").exists() or (root / "raw" / "data.npz").exists()
-
-
 def is_hetero_layout(root: Path) -> bool:
     """Whether `root` looks like a heterogeneous OGB data set in text, such as `ogbn-mag`."""
     return (root / "raw" / COUNTS).exists() and (root / "raw" / TRIPLES).exists()
 
 
-def open_layout(
-    root: Path, split: str | None = None, *, undirected: bool | None = None
-) -> GraphSource:
+def open_layout(root: Path, inputs: Inputs) -> GraphSource:
     """The edges, features, labels and splits under `root/raw` and `root/split`.
 
     Both layouts: text (`edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`) and the archives
-    of the large ones (`data.npz`, `node-label.npz`). `split` names the folder under `split`,
-    which may be left out where there is one. `undirected` is OGB's `add_inverse_edge`, known by
-    the folder's name where it is not given.
+    of the large ones (`data.npz`, `node-label.npz`). `--ogb-split` is the folder under `split`,
+    which may be left out where there is one. The folder's name tells OGB's `add_inverse_edge`.
 
     Errors: `NotFoundError` where `root` is neither; `InvalidError` for a part of a heterogeneous
     one.
@@ -81,8 +75,7 @@ def open_layout(
             f"directory `{root}`: a heterogeneous OGB data set by `raw/{typed}`, expected "
             f"`raw/{_TYPED[0]}` and `raw/{_TYPED[1]}`"
         )
-    if undirected is None:
-        undirected = True if root.resolve().name in _BOTH_WAYS else None
+    undirected = True if root.resolve().name in _BOTH_WAYS else None
     if (raw / "data.npz").exists():
         source = _archives(raw, undirected)
     elif (raw / "edge.csv.gz").exists():
@@ -94,9 +87,10 @@ def open_layout(
         )
     # Looks at the name of the split too.
     source.arrays.extend(
-        NodeArray("split", name, rows) for name, rows in split_arrays(root / "split", split)
+        NodeArray("split", name, rows)
+        for name, rows in split_arrays(root / "split", inputs.ogb_split)
     )
-    source.notes.extend(_not_read(root, split))
+    source.notes.extend(_not_read(root, inputs.ogb_split))
     if undirected:
         source.notes.append(
             f"{root}: the files hold each edge once, and it counts in both directions"
@@ -398,3 +392,34 @@ def _of_edges(raw: Path, edge_type: EdgeType, reading: Reading) -> list[NodeArra
         rows = open_rows(FileSpec(path, ()), reading)
         found.append(NodeArray("edge", name, rows, edge_type_key(edge_type)))
     return found
+
+
+def directory_of(name: str) -> Path:
+    """The raw files of a data set by its name in OGB, downloaded and unpacked, but not processed.
+
+    Errors: `UnsupportedError` where OGB is not installed, `NotFoundError` for an unknown name,
+    `DeviceError` where it cannot be fetched.
+    """
+    directory = CACHE.expanduser() / "ogb"
+    ogb = library("ogb.nodeproppred", "ogb", "pip install ogb")
+    urls = library("ogb.utils.url", "ogb", "pip install ogb")
+    import pyarrow.csv
+
+    table = pyarrow.csv.read_csv(Path(ogb.__file__).with_name("master.csv")).to_pydict()
+    listed = [key for key in table if key]
+    if name not in listed:
+        raise NotFoundError(f"OGB has no node data set `{name}`; it has {', '.join(listed)}")
+    described = dict(zip(next(iter(table.values())), table[name], strict=True))
+    unpacked = directory / described["download_name"]
+    if not (unpacked / "raw").exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        with reaching(f"ogb:{name}"):
+            archive = urls.download_url(described["url"], str(directory))
+            urls.extract_zip(archive, str(directory))
+    return unpacked
+
+
+FORMAT = Format("a data set of OGB", Path.is_dir, open_layout, ("ogb_split",))
+TYPED = Format(
+    "a heterogeneous data set of OGB", is_hetero_layout, open_hetero_layout, ("ogb_split",)
+)

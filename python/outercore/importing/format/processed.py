@@ -14,9 +14,10 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
 from outercore.importing.graph_tables import EdgeTable, array_of_edges, require_type_name
+from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import has_label, without_label
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import TypedSource
+from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.edge_array import EdgeArrayTable, EdgeShape
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
@@ -32,7 +33,7 @@ from outercore.importing.table.rows import (
 from outercore.importing.table.table import Missing
 from outercore.importing.table.text import suffix_of
 from outercore.importing.table.torch_file import read_torch
-from outercore.importing.typed_inputs import TypedInputs, source_of_arrays
+from outercore.importing.typed_graph import source_of_arrays
 
 _FEATURES = "node_feat.npy"
 _IGB_LABELS = "node_label_19.npy"
@@ -221,3 +222,7 @@ def _edges(root: Path, between: str, shape: EdgeShape) -> list[EdgeTable]:
 
 def _types(tables: list[EdgeTable]) -> list[str]:
     return sorted({end for one in tables for end in (one.edge_type[0], one.edge_type[2])})
+
+
+MAG240M = Format("a directory of MAG240M", is_mag240m, open_mag240m)
+IGB = Format("a directory of IGBH", is_igb, open_igb)

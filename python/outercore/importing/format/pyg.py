@@ -16,18 +16,20 @@ from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import edge_type_key
 from outercore.data.graph import EdgeType
 from outercore.data.split_names import normal_split
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph, write_typed
 from outercore.importing.edges import EdgeSource, digest_of, from_edge_index
+from outercore.importing.format.download import CACHE, library, reaching
 from outercore.importing.graph_tables import array_of_edges, require_type_name
+from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python
-from outercore.importing.source import GraphSource, TypedSource
+from outercore.importing.source import Format, GraphSource, TypedSource
 from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.rows import NodeArray, RowSource, from_array
 from outercore.importing.table.times import whole_times
 from outercore.importing.texts import text_arrays
-from outercore.importing.typed_inputs import TypedInputs, source_of_arrays
+from outercore.importing.typed_graph import source_of_arrays
 
 _KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
 """Attributes of edges whatever their length, and the edge arrays they become."""
@@ -37,6 +39,30 @@ MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": 
 
 _EVENTS = {"t": "time", "msg": "attr"}
 """Attributes of events, and the edge arrays that they become; others keep their names."""
+
+
+_PYG = {
+    "Planetoid": ("Cora", "CiteSeer", "PubMed"),
+    "HeterophilousGraphDataset": (
+        "Roman-empire",
+        "Amazon-ratings",
+        "Minesweeper",
+        "Tolokers",
+        "Questions",
+    ),
+    "Amazon": ("Computers", "Photo"),
+    "Coauthor": ("CS", "Physics"),
+    "Twitch": ("DE", "EN", "ES", "FR", "PT", "RU"),
+    "Reddit": (),
+    "Reddit2": (),
+    "Flickr": (),
+    "Yelp": (),
+    "AmazonProducts": (),
+    "WikiCS": (),
+    "FacebookPagePage": (),
+    "GitHub": (),
+    "LastFMAsia": (),
+}
 
 
 @called_from_python
@@ -531,3 +557,45 @@ def _strided() -> Any:
     import torch
 
     return torch.strided
+
+
+def _is_named(path: Path) -> bool:
+    return str(path).startswith("pyg:")
+
+
+def _open_named(path: Path, _: Inputs) -> GraphSource:
+    """A data set that PyG downloads: `pyg:Cora`, `pyg:Class/Name`.
+
+    Errors: `UnsupportedError` where PyG is not installed, `DeviceError` where it cannot reach its
+    data.
+    """
+    return open_data(_pyg_data(str(path).removeprefix("pyg:"), CACHE.expanduser() / "pyg"))
+
+
+def _pyg_data(name: str, directory: Path) -> Any:
+    datasets = library(
+        "torch_geometric.datasets", "torch-geometric", 'pip install "outercore[torch]"'
+    )
+    kind, member = _pyg_class(name)
+    if not hasattr(datasets, kind):
+        raise NotFoundError(f"PyG has no data set `{name}`\nhint: give it as `pyg:Class/Name`")
+    arguments = {"name": member} if member else {}
+    root = directory / kind if not member else directory / kind / member
+    with reaching(f"pyg:{name}"):
+        return getattr(datasets, kind)(root=str(root), **arguments)[0]
+
+
+def _pyg_class(name: str) -> tuple[str, str | None]:
+    if "/" in name:
+        kind, _, member = name.partition("/")
+        return kind, member
+    for kind, members in _PYG.items():
+        for member in members:
+            if member.lower() == name.lower():
+                return kind, member
+        if kind.lower() == name.lower():
+            return kind, None
+    return name, None
+
+
+FORMAT = Format("a data set of PyG", _is_named, _open_named)

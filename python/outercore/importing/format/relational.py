@@ -21,9 +21,10 @@ from outercore.importing.format.description import (
 )
 from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
+from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import label_column
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import TypedSource
+from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.columns import IDS, is_counting, may_be_ids
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import NodeArray, Reading
@@ -37,7 +38,7 @@ from outercore.importing.table.table import (
 from outercore.importing.table.text import TextFile
 from outercore.importing.table.times import is_time, require_one_clock
 from outercore.importing.texts import text_columns
-from outercore.importing.typed_inputs import TypedInputs, typed_source
+from outercore.importing.typed_graph import typed_source
 
 DESCRIPTION = "tables.yaml"
 _TOP = ("tables",)
@@ -387,3 +388,6 @@ def _unused(folder: Path, schema: dict[str, TableSchema]) -> list[str]:
         names = ", ".join(f"`{name}`" for name in alone)
         notes.append(f"tables without a foreign key from or to them have no edges: {names}")
     return notes
+
+
+FORMAT = Format(f"a `{DESCRIPTION}`", is_relational, open_relational)

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.base.native import verify_arrays
+from outercore.base.native import MANIFEST, verify_arrays
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph
 from outercore.data.graph_arrays import TRIPLES
 from outercore.errors import InvalidError
+from outercore.files.input_file import is_there
 from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.importing.edge_arrays import WEIGHT
 from outercore.importing.edges import pushed
-from outercore.importing.source import GraphSource
+from outercore.importing.inputs import Inputs
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import NodeArray, RowSource, from_array
 
@@ -26,7 +28,11 @@ _CHUNK = 1 << 20
 _PARTS = ("offsets", "bytes", "order")
 
 
-def open_triples(root: Path, relation: str | None) -> GraphSource:
+def _has_manifest(root: Path) -> bool:
+    return is_there(root / MANIFEST)
+
+
+def open_triples(root: Path, inputs: Inputs) -> GraphSource:
     """Heads and tails of the training triples as edges, with the names of the entities.
 
     Every entity is a node under its id. The edge array `relation` has the id of each edge's
@@ -36,7 +42,7 @@ def open_triples(root: Path, relation: str | None) -> GraphSource:
     Errors: `InvalidError` for a data set without triples; `NotFoundError` for a relation that is
     not there, with similar ones; `CorruptError` for a damaged array.
     """
-    graph = Graph(root)
+    graph, relation = Graph(root), inputs.relation
     if TRIPLES not in graph.arrays:
         raise InvalidError(
             f"`{root}` is a data set already, without triples\n"
@@ -103,3 +109,6 @@ def _name_array(graph: Graph, key: str) -> NodeArray:
     """A part of the dictionary of the entities, or of the relations for the edge array."""
     rows = from_array(key, mapped(graph.root, graph.arrays[key]))
     return NodeArray("names", key.removeprefix("names/"), rows)
+
+
+FORMAT = Format("a data set of triples", _has_manifest, open_triples, ("relation",))

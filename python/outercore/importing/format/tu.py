@@ -16,8 +16,9 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
 from outercore.importing.edges import text_edges
+from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_nodes, labels_of
-from outercore.importing.source import GraphSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import NodeArray, from_array
 from outercore.importing.table.text import TextOptions
@@ -32,7 +33,7 @@ def is_tu(directory: Path) -> bool:
     return any(directory.glob(f"*{_INDICATOR}"))
 
 
-def open_tu(directory: Path) -> GraphSource:
+def open_tu(directory: Path, _: Inputs) -> GraphSource:
     """The graphs of such a directory.
 
     Labels of graphs become classes, their attributes numbers to predict where there are no labels,
@@ -138,3 +139,6 @@ def _read(path: Path, dtype: Any) -> NDArray[Any]:
         except (ValueError, OverflowError) as error:
             raise InvalidError(f"`{path}`: {error}") from None
     return rows
+
+
+FORMAT = Format("a directory of the TU collection", is_tu, open_tu)

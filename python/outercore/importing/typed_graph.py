@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from outercore.base.native import Progress
-from outercore.base.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.importing.build.graph import write_typed
 from outercore.importing.features import open_features
 from outercore.importing.graph_tables import EdgeTable, NodeTable, open_edge_types, open_node_types
-from outercore.importing.keyed_edges import Dangling, edges_of_types
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.keyed_edges import edges_of_types
 from outercore.importing.keys import column_of
 from outercore.importing.labels import SHARES, open_labels, random_splits, splits_by_time
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource
-from outercore.importing.splits import SplitChoice, Splits
+from outercore.importing.splits import Splits
 from outercore.importing.table.rows import NodeArray, Reading, RowSource
 from outercore.importing.table.table import ParquetTable, Table, TextTable
-from outercore.importing.table.text import TextOptions
 from outercore.importing.table.times import (
     TIME,
     has_times,
@@ -30,45 +29,6 @@ from outercore.importing.table.times import (
     require_one_kind,
 )
 from outercore.importing.texts import columns_besides, open_node_texts
-
-
-@dataclass(frozen=True)
-class TypedInputs:
-    """What the user named, still as text."""
-
-    nodes: tuple[str, ...]
-    """`TYPE=FILE`, `TYPE=FILE:KEY` or `TYPE=COUNT`."""
-    edges: tuple[str, ...]
-    """`SOURCE,RELATION,TARGET=FILE`."""
-    features: tuple[str, ...] = ()
-    """`TYPE=FILE`."""
-    label: str | None = None
-    """`TYPE.COLUMN` or `TYPE=FILE`."""
-    texts: tuple[str, ...] = ()
-    """`TYPE.COLUMN`."""
-    splits: SplitChoice = field(default_factory=SplitChoice)
-    add_reverse: bool = False
-    """Whether each edge type gets one in the other direction."""
-    dangling: Dangling = "refuse"
-    text: TextOptions = field(default_factory=TextOptions)
-    fill: float | None = None
-    """What stands for missing features; with `ImportOptions.allow_nan` they may stay missing."""
-    ogb_split: str | None = None
-    """The folder of the splits in a directory of OGB."""
-    is_in_order: bool = False
-    """Whether rows are nodes in their order, whatever columns of ids say."""
-
-    def reading(self, options: ImportOptions) -> Reading:
-        """How the files are read."""
-        memory = parse_size(options.memory) // 4
-        return Reading(
-            self.text,
-            self.fill,
-            options.allow_nan,
-            memory,
-            is_in_order=self.is_in_order,
-            outside_files=options.outside_files,
-        )
 
 
 def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
