@@ -26,7 +26,7 @@ from outercore.importing.table.edge_array import EdgeShape, oriented
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import RowSource, common_type, described, time_rows
+from outercore.importing.table.rows import RowSource, common_type, time_rows
 from outercore.importing.table.sparse import is_sparse_matrix, sparse_edges
 from outercore.importing.table.table import (
     ParquetTable,
@@ -354,7 +354,7 @@ def _parquet_edges(
         first_id,
         others=tuple(ends.others),
         values=table_values(table, ends),
-        notes=[f"{spec.path}: {described(table)}{by_name}"],
+        notes=[f"{spec.path}: {table.described()}{by_name}"],
         is_open=True,
         files=files,
         dates=dates_of(table, ends),
@@ -393,9 +393,9 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
                 "hint: write each value of the lists as a column of its own"
             )
     dtype = common_type(table, names)
-    file = getattr(table, "file", None)
+    mirror = table.file.mirror if isinstance(table, TextTable) else "no"
     # What an entry of a symmetric file stands for besides itself.
-    sign = 0 if file is None else {"no": 0, "same": 1, "negated": -1}[file.mirror]
+    sign = {"no": 0, "same": 1, "negated": -1}[mirror]
 
     def chunks() -> Iterator[NDArray[Any]]:
         return table.numbers(names, dtype, "nan")

@@ -8,7 +8,7 @@ from outercore.importing.graph_tables import NodeTable, refuse_keys
 from outercore.importing.table.columns import NodeColumns
 from outercore.importing.table.rows import NodeArray, Reading, open_rows, table_rows, time_rows
 from outercore.importing.table.sparse import is_sparse, sparse_rows
-from outercore.importing.table.table import Table, is_list, require_columns
+from outercore.importing.table.table import Table, require_columns
 from outercore.importing.table.times import TIME, has_gaps, has_times
 
 
@@ -112,7 +112,7 @@ def arrays_of_table(
     times = [name for name in names if has_times(table, name)]
     names = [name for name in names if name not in times]
     gaps = [name for name in times if has_gaps(table, name)]
-    lists = [name for name in names if is_list(table, name)]
+    lists = [name for name in names if table.list_type(name) is not None]
     numbers = [name for name in names if name not in lists and table.dtype(name) is not None]
     features = lists if len(lists) == 1 else numbers
     arrays = (numbers if len(lists) == 1 else []) + (lists if len(lists) > 1 else [])

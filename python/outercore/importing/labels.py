@@ -17,7 +17,6 @@ from outercore.importing.graph_tables import NodeTable, refuse_keys
 from outercore.importing.table.columns import NodeColumns, node_columns
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
-from outercore.importing.table.keys import padded_in
 from outercore.importing.table.rows import (
     NodeArray,
     Reading,
@@ -134,7 +133,7 @@ def label_columns(
 
 def _on_zeros(table: Table, columns: list[str]) -> list[str]:
     """Notes on labels with zeros in front, of which others may be the same number."""
-    counts = {name: padded_in(table, name) for name in columns}
+    counts = {name: table.padded(name) for name in columns}
     return [
         f"`{table.path}`: column `{name}`: {count:,} labels have zeros in front: as numbers, `007` "
         "and `7` are one class; a Parquet file with texts keeps them apart"

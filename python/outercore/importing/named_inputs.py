@@ -39,7 +39,7 @@ from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.keys import NodeIds, key_texts
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import NodeArray, described, from_array, open_node_table
+from outercore.importing.table.rows import NodeArray, from_array, open_node_table
 from outercore.importing.table.table import Table, TextTable, is_parquet
 from outercore.importing.table.text import names_of, suffix_of
 from outercore.importing.texts import text_files
@@ -245,7 +245,7 @@ class NamedInputs:
                 others=tuple(one.columns.others),
                 values=table_values(one.table, one.columns),
                 notes=[
-                    f"{one.spec.path}: {_described(one.table)}{one.by_name}; nodes by a dictionary"
+                    f"{one.spec.path}: {one.table.described()}{one.by_name}; nodes by a dictionary"
                 ],
                 files=one.files,
                 dates=dates_of(one.table, one.columns),
@@ -317,7 +317,7 @@ class NamedInputs:
         left = [name for name in table.names if name != key and name not in taken]
         shown = ", ".join(f"`{name}`" for name in left[:6])
         more = f" and {len(left) - 6} more" if len(left) > 6 else ""
-        note = f"{spec.path}: {described(table, has_names=True)}; nodes by column `{key}`"
+        note = f"{spec.path}: {table.described(has_names=True)}; nodes by column `{key}`"
         return [note + (f"; not taken: {shown}{more}" if left else "")]
 
     def _node_files(self) -> list[NodeFile]:
@@ -365,10 +365,6 @@ def _first_texts(table: Table, columns: list[str]) -> set[str]:
     """Keys in the first rows of some columns."""
     first = next(iter(key_texts(table, columns)), [])
     return {text for column in first for text in column.slice(0, _LOOKED_AT).to_pylist()}
-
-
-def _described(table: Table) -> str:
-    return "array" if isinstance(table, EdgeArrayTable) else described(table)
 
 
 def _without_order(file: str) -> InvalidError:

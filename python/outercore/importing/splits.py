@@ -24,13 +24,12 @@ from outercore.importing.options import require_once
 from outercore.importing.table.columns import NodeColumns, id_column
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
-from outercore.importing.table.keys import NodeIds, alongside, padded_in
+from outercore.importing.table.keys import NodeIds, alongside
 from outercore.importing.table.npz import member_names, open_member
 from outercore.importing.table.rows import (
     NodeArray,
     Reading,
     RowSource,
-    described,
     from_array,
     is_array,
     npz_rows,
@@ -122,7 +121,8 @@ def open_split(name: str, file: str, reading: Reading) -> RowSource:
     # A node without a row is not in the split.
     rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
     rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
-    return replace(rows, files=files, notes=notes, padded=padded_in(table, columns.ids))
+    padded = 0 if columns.ids is None else table.padded(columns.ids)
+    return replace(rows, files=files, notes=notes, padded=padded)
 
 
 def _by_name(table: Table, columns: SplitColumns, ids: NodeIds) -> Iterator[NDArray[np.int64]]:
@@ -159,7 +159,7 @@ class SplitColumns:
         if self.mask is not None:
             order = f", nodes by column `{self.ids}`" if self.ids else ""
             how = f"true and false in column `{self.mask}`{order}"
-        return f"{table.path}: {described(table)}; split `{name}`: {how}"
+        return f"{table.path}: {table.described()}; split `{name}`: {how}"
 
 
 def split_columns(name: str, spec: FileSpec, table: Table, key: str | None = None) -> SplitColumns:

@@ -20,14 +20,7 @@ from outercore.importing.options import require_once
 from outercore.importing.table.columns import NodeColumns, node_columns
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.keys import KeyedRows, alongside
-from outercore.importing.table.rows import (
-    NodeArray,
-    Reading,
-    RowSource,
-    described,
-    is_array,
-    open_node_table,
-)
+from outercore.importing.table.rows import NodeArray, Reading, RowSource, is_array, open_node_table
 from outercore.importing.table.table import Table
 from outercore.importing.table.text import names_of
 
@@ -159,7 +152,8 @@ def table_texts(
         for (batch,) in table.texts([column], empty=""):
             yield batch
 
-    note = f"{spec.path}: {described(table, reading)}; column `{column}` is kept as text"
+    written = table.described(has_names=reading.ids is not None)
+    note = f"{spec.path}: {written}; column `{column}` is kept as text"
     texts: Texts = in_order
     if columns.key is not None:
         texts = _Keyed(table, columns.key, in_order, reading).batches

@@ -21,7 +21,6 @@ from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import SOURCES, TARGETS, plain
 from outercore.importing.table.file_state import require_unchanged, states
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import described
 from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet, open_table
 from outercore.importing.table.text import TextFile, TextOptions, names_of, suffix_of
 from outercore.importing.table.times import is_date_column
@@ -167,7 +166,7 @@ def _understood(
             spec, by_name = parts.by_name(spec, table, len(letters))
             if by_name:
                 specs.append((part, spec))
-                note(f"{spec.path}: {described(table)}{by_name}")
+                note(f"{spec.path}: {table.described()}{by_name}")
                 continue
             _require_order(spec, table.names if table.is_named else [], letters)
             if letters == TripleOptions.columns:

@@ -31,7 +31,7 @@ from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.table import Missing, TextTable, natural
+from outercore.importing.table.table import Missing, Table, TextTable, natural
 from outercore.importing.table.text import TextFile, TextOptions, lines, suffix_of
 from outercore.importing.table.times import Clock, clock_of, require_one_clock, time_values
 from outercore.importing.texts import columns_besides
@@ -214,7 +214,7 @@ def first_word(texts: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Table):
     """Parts of text files as one table, whose columns hold what the user says."""
 
     parts: tuple[Part, ...]
@@ -226,9 +226,13 @@ class Selection:
     """Those that hold lists of numbers such as `0.5;1.25`, as text, and the type of the numbers."""
 
     @property
-    def file(self) -> TextFile:
-        """How the first file is written."""
-        return self.parts[0].table.file
+    def has_types(self) -> bool:
+        """The type of a number in a header says nothing of its width."""
+        return False
+
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`, of the first file."""
+        return self.parts[0].table.described(has_names=has_names)
 
     @property
     def path(self) -> Path:
@@ -239,11 +243,6 @@ class Selection:
     def names(self) -> list[str]:
         """The columns."""
         return list(self.types)
-
-    @property
-    def is_named(self) -> bool:
-        """The user says what the columns are called."""
-        return True
 
     @property
     def rows(self) -> int:
@@ -288,12 +287,12 @@ class Selection:
             yield from part.numbers(columns, dtype, missing)
 
     def list_type(self, name: str) -> pa.DataType | None:
-        """As `ListTable.list_type`."""
+        """As `Table.list_type`."""
         dtype = self.vectors.get(name)
         return None if dtype is None else pa.from_numpy_dtype(dtype)
 
     def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
-        """As `ListTable.lists`; there is none in an empty field.
+        """As `Table.lists`; there is none in an empty field.
 
         Errors: `InvalidError` for text that is no list of numbers of the type.
         """

@@ -17,7 +17,7 @@ from outercore.files.large_arrays import forget
 from outercore.files.npy import open_npy
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.table import Missing
+from outercore.importing.table.table import Missing, Table
 
 ENDS = ("source", "target")
 """What the columns are called."""
@@ -25,10 +25,10 @@ _ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
-class EdgeArrayTable:
+class EdgeArrayTable(Table):
     """The ends of edges in an array as columns of a table."""
 
-    path: Path
+    place: Path
     """The file, or the name of an array in memory."""
     ends: NDArray[Any]
     """[2, edges] whole numbers."""
@@ -65,9 +65,9 @@ class EdgeArrayTable:
         return list(ENDS)
 
     @property
-    def is_named(self) -> bool:
-        """Columns of an array are known by their places."""
-        return True
+    def path(self) -> Path:
+        """The file."""
+        return self.place
 
     @property
     def rows(self) -> int:
@@ -78,13 +78,9 @@ class EdgeArrayTable:
         """As `Table.dtype`."""
         return self.ends.dtype
 
-    def kind(self, name: str) -> str:
-        """As `Table.kind`."""
-        return str(self.ends.dtype)
-
-    def missing(self, name: str) -> int:
-        """An array has no gaps."""
-        return 0
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`."""
+        return "array"
 
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing

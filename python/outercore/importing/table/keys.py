@@ -41,16 +41,6 @@ def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Ite
         yield list(parts)
 
 
-def padded_in(table: Table, name: str | None) -> int:
-    """The whole numbers with zeros in front in a column of a text, such as `007`.
-
-    Cost: reads the text, unless it was read for its rows.
-    """
-    if name is None or not isinstance(table, TextTable):
-        return 0
-    return table.padded(name)
-
-
 def _is_float(table: Table, name: str) -> bool:
     dtype = table.dtype(name)
     return dtype is not None and dtype.kind == "f"

@@ -135,6 +135,12 @@ class TextParts(TextTable):
         """Rows of all files."""
         return sum(part.rows for part in self._parts)
 
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`, of each file."""
+        first, *others = (part.file.described(has_names=has_names) for part in self._parts)
+        named = zip((part.path for part in self.others), others, strict=True)
+        return "; further part ".join([first, *(f"{path}: {text}" for path, text in named)])
+
     def dtype(self, name: str) -> np.dtype | None:
         """The type that holds what all files have in a column; `None` for text."""
         found = [

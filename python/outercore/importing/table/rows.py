@@ -22,7 +22,7 @@ from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import NodeColumns, node_columns, without_counting
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.keys import KeyedRows, NodeIds, numbered, padded_in
+from outercore.importing.table.keys import KeyedRows, NodeIds, numbered
 from outercore.importing.table.npz import NpzMember, open_member
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.table import (
@@ -30,7 +30,6 @@ from outercore.importing.table.table import (
     Missing,
     Table,
     TextTable,
-    is_list,
     is_parquet,
     list_rows,
 )
@@ -311,7 +310,7 @@ def table_rows(
         absent = np.nan
     # Whole numbers have no NaN for the nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
-    if width is None and is_list(table, values[0]):
+    if width is None and table.list_type(values[0]) is not None:
         width, dtype, source = list_rows(table, values[0], _CHUNK_BYTES)
         if is_float and dtype.kind in "iub":
             source, dtype = _as_floats(spec, source), np.dtype(np.float64)
@@ -329,7 +328,7 @@ def table_rows(
         def source() -> Iterator[NDArray]:
             return table.numbers(values, dtype, missing)
 
-    notes = [f"{spec.path}: {described(table, reading)}"]
+    notes = [f"{spec.path}: {table.described(has_names=reading.ids is not None)}"]
     notes[0] += "".join(f"; column `{name}` counts the rows and is left out" for name in left_out)
     count = table.rows if columns.key is None else None
     if columns.key is not None:
@@ -364,9 +363,9 @@ def table_rows(
         notes=notes,
         whole=whole,
         key=columns.key,
-        typed=not hasattr(table, "file"),
+        typed=table.has_types,
         times=times,
-        padded=padded_in(table, None if reading.ids else columns.key),
+        padded=0 if reading.ids or columns.key is None else table.padded(columns.key),
     )
 
 
@@ -434,19 +433,6 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     if found.kind in "iub" and any(table.missing(name) for name in columns):
         return np.dtype(np.int64 if missing == "minus_one" else np.float64)
     return found
-
-
-def described(table: Table, reading: Reading | None = None, *, has_names: bool = False) -> str:
-    """How a table's file was understood, in words; nodes with names have no first number."""
-    file = getattr(table, "file", None)
-    if file is not None:
-        has_names = has_names or (reading is not None and reading.ids is not None)
-        texts = [file.described(has_names=has_names)]
-        for part in getattr(table, "others", ()):
-            texts.append(f"{part.path}: {part.file.described(has_names=has_names)}")
-        return "; further part ".join(texts)
-    columns = len(table.names)
-    return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
 
 
 def from_array(name: str, array: NDArray) -> RowSource:

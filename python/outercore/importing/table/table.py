@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -32,34 +33,59 @@ Missing = Literal["nan", "minus_one"]
 """What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
 
 
-class Table(Protocol):
+class Table(ABC):
     """Columns by name; values arrive unchanged or are refused."""
 
     @property
+    @abstractmethod
     def path(self) -> Path:
         """The file."""
 
     @property
+    @abstractmethod
     def names(self) -> list[str]:
         """The columns; `column 1`, `column 2`, ... where nothing names them."""
 
     @property
-    def is_named(self) -> bool:
-        """Whether the file names its columns."""
-
-    @property
+    @abstractmethod
     def rows(self) -> int:
         """The number of rows; a text file is read for it."""
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the file names its columns."""
+        return True
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the file says the type of its numbers; text does not."""
+        return True
+
+    @abstractmethod
+    def described(self, *, has_names: bool = False) -> str:
+        """How the file is written, in words; nodes with names have no first number."""
+
+    @abstractmethod
     def dtype(self, name: str) -> np.dtype | None:
         """The type of a column of numbers or Booleans; `None` for text."""
 
     def kind(self, name: str) -> str:
-        """What a column holds, in words for messages."""
+        """The type of a column, in words for messages."""
+        dtype = self.dtype(name)
+        return "text" if dtype is None else str(dtype)
 
     def missing(self, name: str) -> int:
         """Rows without a value in a column."""
+        return 0
 
+    def padded(self, name: str) -> int:
+        """Whole numbers with zeros in front, such as `007`, in a column.
+
+        Cost: reads a text, unless it was read for its rows.
+        """
+        return 0
+
+    @abstractmethod
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing
     ) -> Iterator[NDArray[Any]]:
@@ -68,6 +94,7 @@ class Table(Protocol):
         Errors: `InvalidError` for a value that would change, with its row or line.
         """
 
+    @abstractmethod
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """Batches of the columns as Arrow's large strings; integers as decimals.
 
@@ -75,6 +102,14 @@ class Table(Protocol):
 
         Errors: `InvalidError` for a null without `empty`, and for a column of another type.
         """
+
+    def list_type(self, name: str) -> pa.DataType | None:
+        """The type of the values in the lists of a column; `None` for a column of other values."""
+        return None
+
+    def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
+        """Batches of at most `rows` lists of a column of lists; a null for a missing one."""
+        return iter(())
 
 
 def open_table(
@@ -138,7 +173,7 @@ def require_column(table: Table, *names: str) -> None:
 
 
 @dataclass(frozen=True)
-class TextTable:
+class TextTable(Table):
     """A table in a text file."""
 
     file: TextFile
@@ -159,19 +194,24 @@ class TextTable:
         return self.file.names is not None
 
     @property
+    def has_types(self) -> bool:
+        """The columns of a text tell their types by all their fields."""
+        return False
+
+    @property
     def rows(self) -> int:
         """Rows of the whole file."""
         return self.file.profile.rows
+
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`."""
+        return self.file.described(has_names=has_names)
 
     def dtype(self, name: str) -> np.dtype | None:
         """int64, float64 or bool by all fields of the column; `None` for text."""
         kinds = {"integer": np.int64, "float": np.float64, "boolean": np.bool_, "empty": np.float64}
         kind = kinds.get(self.file.profile.kinds[self.names.index(name)])
         return None if kind is None else np.dtype(kind)
-
-    def kind(self, name: str) -> str:
-        """As `Table.kind`."""
-        return "text" if self.dtype(name) is None else str(self.dtype(name))
 
     def missing(self, name: str) -> int:
         """Fields without a value."""
@@ -200,10 +240,15 @@ class TextTable:
 
 
 @dataclass(frozen=True)
-class ParquetTable:
+class ParquetTable(Table):
     """A table in a Parquet file, or in all files of a directory: `part.2` before `part.10`."""
 
-    path: Path
+    place: Path
+
+    @property
+    def path(self) -> Path:
+        """The file, or the directory."""
+        return self.place
 
     @cached_property
     def files(self) -> list[Path]:
@@ -234,11 +279,6 @@ class ParquetTable:
         """The columns."""
         return list(self.schema.names)
 
-    @property
-    def is_named(self) -> bool:
-        """Parquet names its columns."""
-        return True
-
     @cached_property
     def rows(self) -> int:
         """Rows of all files, from their footers."""
@@ -266,12 +306,17 @@ class ParquetTable:
             kind = kind.value_type
         return "text" if _is_text(kind) else str(kind)
 
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`."""
+        columns = len(self.names)
+        return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
+
     def missing(self, name: str) -> int:
         """Nulls of a column; it is read for it."""
         return sum(column.null_count for (column,) in self.batches([name]))
 
     def list_type(self, name: str) -> pa.DataType | None:
-        """As `ListTable.list_type`."""
+        """As `Table.list_type`."""
         kind = self.schema.field(name).type
         is_list = (
             pa.types.is_list(kind)
@@ -281,7 +326,7 @@ class ParquetTable:
         return kind.value_type if is_list else None
 
     def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
-        """As `ListTable.lists`."""
+        """As `Table.lists`."""
         yield from (column for (column,) in self.batches([name], rows))
 
     def batches(self, columns: list[str], rows: int = _BATCH) -> Iterator[list[Any]]:
@@ -425,27 +470,7 @@ def _require_same_decimals(column: Any, values: NDArray[Any], where: str, first:
 Batches = Callable[[], Iterator[NDArray[Any]]]
 
 
-@runtime_checkable
-class ListTable(Protocol):
-    """A table whose columns may hold lists."""
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-
-    def list_type(self, name: str) -> pa.DataType | None:
-        """The type of the values in the lists of a column; `None` where it holds none."""
-
-    def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
-        """Batches of at most `rows` lists; a null where there is none."""
-
-
-def is_list(table: Table, name: str) -> TypeGuard[ListTable]:
-    """Whether a column holds lists."""
-    return isinstance(table, ListTable) and table.list_type(name) is not None
-
-
-def list_rows(table: ListTable, name: str, chunk_bytes: int) -> tuple[int, np.dtype, Batches]:
+def list_rows(table: Table, name: str, chunk_bytes: int) -> tuple[int, np.dtype, Batches]:
     """The length of the lists, the type of their values, and how to read batches [rows, length].
 
     A missing value is NaN, and a missing list one of NaN.
@@ -454,7 +479,7 @@ def list_rows(table: ListTable, name: str, chunk_bytes: int) -> tuple[int, np.dt
     with its row, for a list of another length.
     """
     kind, where = table.list_type(name), f"`{table.path}`: column `{name}`"
-    assert kind is not None  # `is_list` said so.
+    assert kind is not None  # The caller knows that it holds lists.
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise InvalidError(f"{where}: expected lists of numbers, found lists of {kind}")
     dtype = np.dtype(kind.to_pandas_dtype())
@@ -472,7 +497,7 @@ def list_rows(table: ListTable, name: str, chunk_bytes: int) -> tuple[int, np.dt
     return width, dtype, batches
 
 
-def _first_list(table: ListTable, name: str) -> tuple[int, int]:
+def _first_list(table: Table, name: str) -> tuple[int, int]:
     """The row and the length of the first list that is there."""
     row = 0
     for column in table.lists(name, 1024):
