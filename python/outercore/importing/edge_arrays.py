@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.base.options import Option
 from outercore.base.shell import quoted
 from outercore.errors import InvalidError, NotFoundError
@@ -99,10 +100,9 @@ def edge_arrays(
         arrays.append(NodeArray("edge", name, rows))
     ignored = [name for source in sources for name in source.others if name not in taken]
     if ignored:
-        listed = ", ".join(f"`{name}`" for name in dict.fromkeys(ignored))
         notes.append(
-            f"ignored columns of edges: {listed} (take them by --weight, --edge-time or "
-            "--edge-features)"
+            f"ignored columns of edges: {listed(dict.fromkeys(ignored))} (take them by --weight, "
+            "--edge-time or --edge-features)"
         )
     dates = [name for source in sources for name in source.dates if name in ignored]
     if dates and choice.time is None:
@@ -118,15 +118,15 @@ def _all_but(sources: list[EdgeSource], names: list[str], taken: set[str]) -> li
     """
     left_out = [name.removeprefix("!") for name in names]
     known = dict.fromkeys(other for source in sources for other in source.others)
-    listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
+    columns_there = listed(known) or "no column beside the ends"
     if missing := [name for name in left_out if name not in known]:
         raise NotFoundError(
             f"--edge-features: {', '.join(f'`{one}`' for one in missing)} is no column of the "
-            f"edges; they have {listed}"
+            f"edges; they have {columns_there}"
         )
     columns = [name for name in known if name not in left_out and name not in taken]
     if not columns:
-        raise InvalidError(f"--edge-features: no column is left; the edges have {listed}")
+        raise InvalidError(f"--edge-features: no column is left; the edges have {columns_there}")
     return columns
 
 
@@ -152,8 +152,7 @@ def _columns(
         raise InvalidError(f"edge array `{name}`: expected one column, found {len(columns)}")
     width = len(columns) if name == FEATURES else None
 
-    listed = ", ".join(f"`{column}`" for column in columns)
-    named = f"edge columns {listed}"
+    named = f"edge columns {listed(columns)}"
 
     def chunks(*, is_mirrored: bool) -> Iterator[NDArray[Any]]:
         for source, one in zip(sources, values, strict=True):
@@ -233,10 +232,10 @@ def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> 
                 "hint: every edge list needs the column; or give a file with a row for each edge"
             ) from None
         known = dict.fromkeys(other for source in sources for other in source.others)
-        listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
+        columns_there = listed(known) or "no column beside the ends"
         raise NotFoundError(
             f"{option}: `{text}` is neither a column of the edges nor a file; the edges have "
-            f"{listed}"
+            f"{columns_there}"
         ) from None
     if name == TIME:
         reading = replace(reading, takes_times=True, fill=None)
@@ -267,13 +266,12 @@ def _refuse_ids(option: str, spec: FileSpec, table: Table) -> None:
     ids = [column for column in others if table.is_named and _is_id(column)]
     if not ids:
         return
-    listed = ", ".join(f"`{column}`" for column in ids)
     way = "leave the ids out"
     if len(ids) > 1:
         way = f"import `{spec.path}` itself as the edge list, or leave the ids out"
     raise InvalidError(
-        f"{option}: `{spec.path}`: row i is taken for edge i, and the file has ids in {listed}\n"
-        f"hint: {way}, with a row for each edge in the order of the edge list"
+        f"{option}: `{spec.path}`: row i is taken for edge i, and the file has ids in "
+        f"{listed(ids)}\nhint: {way}, with a row for each edge in the order of the edge list"
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outercore import _core
 from outercore.base.native import Importer
 from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError, OutercoreError
@@ -41,8 +40,9 @@ from outercore.importing.table.times import is_date_column, is_time, times_of
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
 _CHUNK = 1 << 20
 
-Batches = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
-"""Sources and targets, of any type of integers."""
+Pairs = Iterator[tuple[NDArray[Any], NDArray[Any]]]
+"""Batches of sources and targets."""
+Batches = Callable[[int | None], Pairs]
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,10 @@ class EdgeSource:
     """Edges of one input."""
 
     name: str
-    feed: Callable[[Importer, int | None], None]
-    """Gives them to an importer; called with the number of nodes, where it is known."""
+    batches: Batches
+    """Sources and targets from 0; called with the number of nodes, where it is known."""
+    native: Callable[[Importer], None] | None = None
+    """Has the core read them, where it can."""
     others: tuple[str, ...] = ()
     """Columns beside the ends."""
     values: Callable[[list[str], bool], RowSource] | None = None
@@ -74,6 +76,14 @@ class EdgeSource:
     """The `digest_of` an array that no file holds."""
     dates: tuple[str, ...] = ()
     """Those of the other columns that are called like times or hold dates."""
+
+    def feed(self, importer: Importer, nodes: int | None) -> None:
+        """Gives the edges to an importer of a graph with so many nodes, where that is known."""
+        if self.native is not None:
+            self.native(importer)
+            return
+        for source, target in self.batches(nodes):
+            importer.push_edges(source, target)
 
     @property
     def identity(self) -> str:
@@ -159,15 +169,20 @@ def text_edges(
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
 
-    def feed(importer: Importer, _nodes: int | None) -> None:
+    def native(importer: Importer) -> None:
         try:
             importer.edges_text(spec.path, layout)
         except InvalidError as error:
             raise _or_triples(error, spec, file) from None
 
+    def batches(_: int | None) -> Pairs:
+        for rows in file.integers(places):
+            yield rows[:, 0] - file.first_id, rows[:, 1] - file.first_id
+
     return EdgeSource(
         str(spec),
-        feed,
+        batches,
+        native,
         tuple(ends.others),
         table_values(table, ends),
         own if own in ends.others else None,
@@ -204,17 +219,18 @@ def _may_be_triples(file: TextFile) -> bool:
     )
 
 
-def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
-    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
+def pushed(name: str, pairs: Callable[[], Pairs], first_id: int = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets of any type of integers; their ids start at
+    `first_id`."""
 
-    def feed(importer: Importer, nodes: int | None) -> None:
+    def batches(nodes: int | None) -> Pairs:
         row = 0
-        for batch in batches():
+        for batch in pairs():
             source, target = (_from_zero(name, ids, first_id, row, nodes) for ids in batch)
             row += len(source)
-            importer.push_edges(source, target)
+            yield source, target
 
-    return EdgeSource(name, feed, first_id=first_id, **more)
+    return EdgeSource(name, batches, first_id=first_id, **more)
 
 
 def _from_zero(
@@ -257,12 +273,13 @@ def from_edge_index(
     if edge_index.dtype.kind not in "iu":
         raise InvalidError(f"{name}: expected integers, found {edge_index.dtype}")
 
-    def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for first in range(0, edge_index.shape[1], _CHUNK):
-            part = edge_index[:, first : first + _CHUNK]
-            yield part[0], part[1]
+    return pushed(name, lambda: _columns(edge_index), first_id, files=files)
 
-    return pushed(name, batches, first_id, files=files)
+
+def _columns(edge_index: NDArray) -> Pairs:
+    for first in range(0, edge_index.shape[1], _CHUNK):
+        part = edge_index[:, first : first + _CHUNK]
+        yield part[0], part[1]
 
 
 def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
@@ -273,13 +290,13 @@ def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int =
     edges = member.shape[0] * member.shape[1] // 2
     member = member.in_memory_order()
 
-    def columns() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def columns() -> Pairs:
         # Two readers at once: the sources lie before all of the targets.
         yield from zip(
             member.values(_CHUNK, 0, edges), member.values(_CHUNK, edges, 2 * edges), strict=True
         )
 
-    def rows() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def rows() -> Pairs:
         for flat in member.values(2 * _CHUNK):
             both = flat.reshape(-1, 2)
             yield both[:, 0], both[:, 1]
@@ -294,14 +311,15 @@ def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSo
     axes = oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
     as_it_is = as_it_is and array.dtype.itemsize >= 4
+    columns = array if axes == "2,E" else array.T
     if array.shape != (2, 2) and as_it_is:
         return EdgeSource(
             str(path),
-            lambda importer, _nodes: importer.edges_npy(path),
+            lambda _: _columns(columns),
+            lambda importer: importer.edges_npy(path),
             first_id=first_id,
             files=files,
         )
-    columns = array if axes == "2,E" else array.T
     return from_edge_index(str(path), columns, first_id, files)
 
 
@@ -343,7 +361,7 @@ def _parquet_edges(
                 f"`{spec.path}`: column `{name}`: expected integers, found {found}{hint}"
             )
 
-    def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def batches() -> Pairs:
         columns = [ends.source, ends.target]
         for rows in table.numbers(columns, np.dtype(np.int64), "nan"):
             yield rows[:, 0], rows[:, 1]
@@ -431,49 +449,6 @@ _FORMATS: dict[str, EdgeFormat] = {
 _OUT_OF_RANGE = " is out of range: the graph has "
 
 
-class EdgeVisitor(ABC):
-    """Stands in for an importer, and gets all ends as arrays. Ids are from 0."""
-
-    def visit(self, source: EdgeSource, nodes: int | None = None) -> None:
-        """Reads the edges of an input once; `nodes` is as in an import."""
-        source.feed(self, nodes)  # type: ignore[arg-type]
-
-    @abstractmethod
-    def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
-        """Called with the sources and targets of the next edges."""
-
-    def edges_text(self, path: Path, text: str) -> None:
-        """Called with a text and how it is written."""
-        layout = json.loads(text)
-        table = _core.TextTable(path, json.dumps(layout["dialect"]))
-        first = layout["dialect"]["first_id"]
-        columns = [layout["source"], layout["target"]]
-        while (flat := table.next(columns, "integers", None)) is not None:
-            ends = flat.reshape(-1, 2) - first
-            self.push_edges(ends[:, 0], ends[:, 1])
-
-    def edges_npy(self, path: Path) -> None:
-        """Called with an array [2, E] or [E, 2]."""
-        array = open_npy(FileSpec(path, ()), "edge array")
-        columns = array if array.shape[0] == 2 else array.T
-        for first in range(0, columns.shape[1], _CHUNK):
-            part = columns[:, first : first + _CHUNK]
-            self.push_edges(part[0], part[1])
-
-
-class _Range(EdgeVisitor):
-    """The least and the largest id."""
-
-    def __init__(self) -> None:
-        self.least, self.largest = np.iinfo(np.int64).max, -1
-
-    def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
-        for ids in (source, target):
-            if len(ids):
-                self.least = min(self.least, int(ids.min()))
-                self.largest = max(self.largest, int(ids.max()))
-
-
 def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> InvalidError:
     """The error of an id beyond the last node, whose hint fits all ids of the input.
 
@@ -482,20 +457,22 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
     said, _, _ = str(error).partition("\nhint: ")
     if _OUT_OF_RANGE not in said:
         return error
-    found = _Range()
+    least, largest = np.iinfo(np.int64).max, -1
     try:
-        found.visit(source)
+        for ids in itertools.chain.from_iterable(source.batches(None)):
+            least = min(least, int(ids.min(initial=least)))
+            largest = max(largest, int(ids.max(initial=largest)))
     except OutercoreError:
         # Another row has no number, so that this one may be a name as well.
         way = "\nhint: nodes with names: `--ids dictionary`" if source.is_open else ""
         return InvalidError(said + way)
     first = source.first_id
-    if source.is_open and first == 0 and found.least > 0 and found.largest == nodes:
+    if source.is_open and first == 0 and least > 0 and largest == nodes:
         hint = "no edge has node 0, so the ids may start at 1: `--one-based`"
     else:
         gaps = "if ids have gaps: `--ids dictionary`; " if source.is_open else ""
         hint = (
-            f"the largest id is {found.largest + first}; {gaps}"
+            f"the largest id is {largest + first}; {gaps}"
             "there are as many nodes as `--nodes` says, else as the features, labels or other "
             "arrays of nodes have rows: give a row of every node, or raise or leave out `--nodes`"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outercore.base.listing import listed
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.graph_tables import NodeTable, refuse_keys
@@ -136,8 +137,9 @@ def arrays_of_table(
         found.insert(0, NodeArray("features", "x", rows, nodes.node_type))
     notes = _notes(nodes, features, left_out, is_chosen=chosen is not None)
     if gaps:
-        shown = ", ".join(f"`{name}`" for name in gaps)
-        notes.append(f"times of `{nodes.node_type}` with missing values are left out: {shown}")
+        notes.append(
+            f"times of `{nodes.node_type}` with missing values are left out: {listed(gaps)}"
+        )
     if is_second:
         notes.append(f"column `{TIME}` of `{nodes.node_type}` is left out: `{time}` is its time")
     return found, notes
@@ -164,13 +166,12 @@ def _notes(
 ) -> list[str]:
     notes = []
     if features:
-        shown = ", ".join(f"`{name}`" for name in features[:6])
-        more = f" and {len(features) - 6} more" if len(features) > 6 else ""
-        notes.append(f"features of `{nodes.node_type}`: {shown}{more}")
+        notes.append(f"features of `{nodes.node_type}`: {listed(features, most=6)}")
     if left_out and not is_chosen:
-        shown = ", ".join(f"`{name}`" for name in left_out[:6])
-        more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
-        notes.append(f"columns of `{nodes.node_type}` without numbers are left out: {shown}{more}")
+        notes.append(
+            f"columns of `{nodes.node_type}` without numbers are left out: "
+            f"{listed(left_out, most=6)}"
+        )
     return notes
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outercore.base.listing import listed
 from outercore.base.shell import quoted
 from outercore.data.edge_types import edge_type_key
 from outercore.data.graph import EdgeType
@@ -143,7 +144,7 @@ def _with_part(nodes: NodeTable, part: NodeTable) -> NodeTable:
 
 
 def _listed(columns: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in columns) or "no column"
+    return listed(columns) or "no column"
 
 
 def _node_table(node_type: str, value: str, reading: Reading, parts: Parts) -> NodeTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,51 +23,38 @@ from outercore.importing.table.rows import (
     RowSource,
     from_array,
     is_array,
+    name_arrays,
     open_node_table,
     open_rows,
     table_rows,
 )
 from outercore.importing.table.table import Missing, ParquetTable, Table, TextTable, require_column
-from outercore.importing.table.text import names_of
 
 
-def class_arrays(
-    name: str,
-    where: str,
-    texts: Callable[[], Iterator[pa.Array]],
-    count: int | None,
-    node_type: str | None = None,
-) -> list[NodeArray]:
-    """Labels from batches of large strings, and the names of the classes.
+def class_arrays(where: str, texts: pa.Array) -> list[NodeArray]:
+    """Labels from texts in memory, and the names of the classes; an empty text is no label.
 
-    A null and an empty text are no label. `name` is that of the input, `where` that in messages.
-
-    Cost: goes through the texts twice.
     Errors: `InvalidError` where no row has a label.
     """
-    names = sorted({name for batch in texts() for name in pc.unique(batch).to_pylist() if name})
+    names = sorted({name for name in pc.unique(texts).to_pylist() if name})
     if not names:
         raise InvalidError(f"{where} has no label in any row")
     known = pa.array(names, pa.large_string())
+    rows = replace(
+        from_array("labels", _codes(texts, known)), notes=[numbered_classes(where, len(names))]
+    )
+    return [NodeArray("labels", "y", rows), *class_names(known)]
 
-    def chunks() -> Iterator[NDArray[np.int64]]:
-        for batch in texts():
-            places = pc.fill_null(pc.index_in(batch, known), -1)
-            yield places.to_numpy(zero_copy_only=False).astype(np.int64)
 
-    notes = [numbered_classes(where, len(names))]
-    rows = RowSource(name, np.dtype(np.int64), None, count, chunks, notes=notes)
-    return [NodeArray("labels", "y", rows, node_type), *class_names(known)]
+def _codes(words: pa.Array, names: pa.Array) -> NDArray[np.int64]:
+    """The places of words among the classes; -1 for others."""
+    places = pc.fill_null(pc.index_in(words, names), -1)
+    return places.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def class_names(names: pa.Array) -> list[NodeArray]:
     """The arrays that keep the names of classes, in the order of their numbers."""
-    offsets, data = names_of(names)
-    kept: dict[str, NDArray] = {"offsets": offsets.astype(np.uint64), "bytes": data}
-    return [
-        NodeArray("names", f"class.{part}", from_array(f"class.{part}", values))
-        for part, values in kept.items()
-    ]
+    return name_arrays("class", names)
 
 
 def numbered_classes(where: str, count: int) -> str:
@@ -212,8 +199,7 @@ class _Codes:
             yield from self._table.numbers(columns, dtype, missing)
             return
         for batch in words_of(self._table, self._column):
-            places = pc.fill_null(pc.index_in(batch, self._names), -1)
-            codes = places.to_numpy(zero_copy_only=False).astype(np.int64)
+            codes = _codes(batch, self._names)
             yield exactly(codes.reshape(-1, 1), dtype, str(self._table.path))
 
 

@@ -15,7 +15,7 @@ from outercore import _core
 from outercore.base import native
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS
 from outercore.errors import InvalidError
-from outercore.importing.edges import EdgeSource, EdgeVisitor
+from outercore.importing.edges import EdgeSource
 from outercore.importing.splits import SplitChoice, open_choice
 from outercore.importing.table.rows import Reading, RowSource, open_rows
 
@@ -174,36 +174,31 @@ def require_inside(edges: list[EdgeSource], level: GraphLevel) -> None:
     Errors: `InvalidError` with the row of the first edge that does.
     """
     for source in edges if not level.local_ids else ():
-        _Inside(source, level).visit(source, level.nodes)
+        row = 0
+        for batch in source.batches(level.nodes):
+            _require_one_graph(source, level, np.stack(batch).astype(np.int64), row)
+            row += len(batch[0])
 
 
-class _Inside(EdgeVisitor):
-    """Refuses edges between two graphs."""
-
-    def __init__(self, source: EdgeSource, level: GraphLevel) -> None:
-        self._name, self._first_id, self._level = source.name, source.first_id, level
-        self._row = 0
-
-    def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
-        first = self._level.first
-        ends = np.stack([source, target]).astype(np.int64)
-        below, above = ends < 0, ends >= self._level.nodes
-        outside = below[0] | below[1] | above[0] | above[1]
-        graphs = np.searchsorted(first, ends, side="right") - 1
-        if len(wrong := np.flatnonzero(outside | (graphs[0] != graphs[1]))):
-            at = int(wrong[0])
-            row, (u, v) = self._row + at, ends[:, at] + self._first_id
-            if outside[at]:
-                end = self._level.nodes + self._first_id
-                raise InvalidError(
-                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected less than {end}: the "
-                    "nodes that have a graph"
-                )
-            raise InvalidError(
-                f"`{self._name}`: row {row}: node {u} belongs to graph {graphs[0, at]}, node {v} "
-                f"to graph {graphs[1, at]}; expected both in one graph"
-            )
-        self._row += len(source)
+def _require_one_graph(
+    source: EdgeSource, level: GraphLevel, ends: NDArray[np.int64], row: int
+) -> None:
+    """Errors: `InvalidError` for edges between two graphs; `row` is that of the first edge."""
+    outside = np.logical_or.reduce((ends < 0) | (ends >= level.nodes))
+    graphs = np.searchsorted(level.first, ends, side="right") - 1
+    if not len(wrong := np.flatnonzero(outside | (graphs[0] != graphs[1]))):
+        return
+    at = int(wrong[0])
+    where, (u, v) = f"`{source.name}`: row {row + at}", ends[:, at] + source.first_id
+    if outside[at]:
+        end = level.nodes + source.first_id
+        raise InvalidError(
+            f"{where}: nodes {u} and {v}, expected less than {end}: the nodes that have a graph"
+        )
+    raise InvalidError(
+        f"{where}: node {u} belongs to graph {graphs[0, at]}, node {v} to graph {graphs[1, at]}; "
+        "expected both in one graph"
+    )
 
 
 def is_unfinished(out: Path, options: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.base.native import Names, Progress
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph
@@ -315,10 +316,8 @@ class NamedInputs:
         spec, table, key = self._table.spec, self._table.table, self._table.key
         taken = {name for one in self._files if one.spec.path == spec.path for name in one.taken}
         left = [name for name in table.names if name != key and name not in taken]
-        shown = ", ".join(f"`{name}`" for name in left[:6])
-        more = f" and {len(left) - 6} more" if len(left) > 6 else ""
         note = f"{spec.path}: {table.described(has_names=True)}; nodes by column `{key}`"
-        return [note + (f"; not taken: {shown}{more}" if left else "")]
+        return [note + (f"; not taken: {listed(left, most=6)}" if left else "")]
 
     def _node_files(self) -> list[NodeFile]:
         """The files of features, labels, arrays, splits and texts."""

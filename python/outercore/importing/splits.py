@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.base.shell import quoted
 from outercore.data.split_names import KNOWN, normal_split
 from outercore.errors import InvalidError
@@ -263,9 +264,8 @@ def open_splits(path: Path, reading: Reading) -> list[tuple[str, RowSource]]:
             rows = npz_rows(open_member(path, (member,)))
             found.append((split, as_ids(rows, reading)))
     if not found:
-        listed = ", ".join(f"`{name}`" for name in known)
         raise InvalidError(
-            f"archive `{path}`: expected `train`, `valid` or `test`, found {listed}\n"
+            f"archive `{path}`: expected `train`, `valid` or `test`, found {listed(known)}\n"
             f"hint: name them by `--split train={quoted(path)}:NAME`"
         )
     return found

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.base.native import Arrays, Importer, Progress
 from outercore.base.sizes import parse_size
 from outercore.data.graph import EdgeType
@@ -25,15 +26,11 @@ from outercore.importing.table.rows import NodeArray, RowSource
 from outercore.importing.table.times import require_one_scale
 
 
-def _silent(phase: str, done: int, total: int, unit: str) -> None:
-    """Shows nothing."""
-
-
 def import_graph(
     source: GraphSource,
     out: str | Path,
     options: ImportOptions | None = None,
-    progress: Progress = _silent,
+    progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
     """Writes a data set and returns the summary.
 
@@ -245,7 +242,7 @@ def write_typed(
     source: TypedSource,
     out: str | Path,
     options: ImportOptions,
-    progress: Progress = _silent,
+    progress: Progress = lambda *_: None,
     note: Callable[[str], object] = lambda _: None,
     *,
     dangling: Dangling = "refuse",
@@ -290,8 +287,7 @@ def write_typed(
                 for array in arrays:
                     feed_array(importer, array, options, progress)
                 if left_out and not edges.reverse:
-                    names = ", ".join(f"`{name}`" for name in left_out)
-                    note(f"columns of {','.join(edges.edge_type)} are left out: {names}")
+                    note(f"columns of {','.join(edges.edge_type)} are left out: {listed(left_out)}")
             require_unchanged(source.files())
             found = importer.finish()
     return found | {

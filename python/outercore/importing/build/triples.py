@@ -72,14 +72,6 @@ class TripleOptions:
                 raise InvalidError(f"{name}: expected one of {known}; found `{value}`")
 
 
-def _silent(phase: str, done: int, total: int, unit: str) -> None:
-    """Shows nothing."""
-
-
-def _unheard(text: str) -> None:
-    """Drops a note."""
-
-
 def import_triples(
     train: str | Path | list[str],
     out: str | Path,
@@ -87,8 +79,8 @@ def import_triples(
     valid: str | Path | None = None,
     test: str | Path | None = None,
     options: TripleOptions | None = None,
-    progress: Progress = _silent,
-    note: Callable[[str], object] = _unheard,
+    progress: Progress = lambda *_: None,
+    note: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Writes a data set of triples and returns the summary.
 

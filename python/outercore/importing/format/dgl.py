@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.graph import EdgeType, Graph
 from outercore.importing.build.graph import write_typed
@@ -127,8 +128,9 @@ def _from_typed_dgl(
     write_typed(source, out, options)
     notes = source.notes
     if not_taken:
-        listed = ", ".join(f"`{name}`" for name in not_taken)
-        notes.append(f"from_dgl: not taken: {listed}: a batch has something else under the name")
+        notes.append(
+            f"from_dgl: not taken: {listed(not_taken)}: a batch has something else under the name"
+        )
     for note in notes:
         warnings.warn(note, stacklevel=4)
     return Graph(out)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral, Number
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.graph import Graph
 from outercore.data.split_names import normal_split
@@ -28,8 +30,7 @@ from outercore.importing.python_calls import called_from_python, require_kind
 from outercore.importing.source import GraphSource
 from outercore.importing.table.columns import IDS, SOURCES, TARGETS, other_ends, plain
 from outercore.importing.table.exact import exactly
-from outercore.importing.table.rows import NodeArray, RowSource, from_array
-from outercore.importing.table.text import names_of
+from outercore.importing.table.rows import NodeArray, RowSource, from_array, name_arrays
 from outercore.importing.table.times import times_in_memory
 from outercore.importing.texts import text_arrays
 
@@ -182,23 +183,13 @@ class _Opening:
         )
 
     def _stored_names(self) -> list[NodeArray]:
-        if self._names is None:
-            return []
-        offsets, characters = names_of(self._names)
-        parts: dict[str, NDArray[Any]] = {
-            "offsets": offsets.astype(np.uint64),
-            "bytes": characters,
-        }
-        return [
-            NodeArray("names", f"entity.{part}", from_array("names", values))
-            for part, values in parts.items()
-        ]
+        return [] if self._names is None else name_arrays("entity", self._names, "names")
 
     def _node_arrays(self) -> list[NodeArray]:
         graph, found = self._graph, []
         for name in [*graph.features, *([graph.labels] if graph.labels else [])]:
             if name not in graph.nodes:
-                known = ", ".join(f"`{one}`" for one in graph.nodes) or "none"
+                known = listed(graph.nodes) or "none"
                 raise NotFoundError(
                     f"{graph.name}: no {graph.column} `{name}` of nodes; there are {known}"
                 )
@@ -224,7 +215,8 @@ class _Opening:
             elif name in RESERVED:
                 self._not_taken[name] = "batches have something else under the name"
             elif values.dtype.kind == "O":
-                found += self._texts(name, self._in_order(where, values))
+                texts = pa.array(self._in_order(where, values), pa.large_string())
+                found += text_arrays(name, None, f"texts `{name}`", partial(iter, [texts]))
             else:
                 ordered = from_array(where, self._in_order(where, values))
                 ordered = replace(ordered, has_gaps=name in graph.with_gaps)
@@ -256,8 +248,7 @@ class _Opening:
             keeps_form = self._graph.keeps_form or ordered.ndim == 2
             rows = replace(from_array("labels", ordered), keeps_form=keeps_form)
             return [NodeArray("labels", "y", rows)]
-        texts = pa.array(ordered, pa.large_string())
-        return class_arrays("labels", where, lambda: iter([texts]), len(texts))
+        return class_arrays(where, pa.array(ordered, pa.large_string()))
 
     def _numbers(self, name: str) -> NDArray[Any]:
         where = self._of_nodes(name)
@@ -290,12 +281,6 @@ class _Opening:
         ordered = np.full((self._count, *values.shape[1:]), filled, values.dtype)
         ordered[rows] = values
         return ordered
-
-    def _texts(self, name: str, values: NDArray[Any]) -> list[NodeArray]:
-        def texts() -> Iterator[pa.Array]:
-            yield pa.array(values, pa.large_string())
-
-        return text_arrays(name, None, f"texts `{name}`", texts)
 
     def _splits(self) -> list[NodeArray]:
         found = []

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.files.file_spec import FileSpec
@@ -276,8 +277,10 @@ def _sets(
             chosen = found
             others = [one.name for one in _all(found) if one.name not in (*_SEEDS, *_LABELS)]
             if others:
-                listed = ", ".join(f"`{other}`" for other in dict.fromkeys(others))
-                notes.append(f"{where}: task `{name}`: left out besides seeds and labels: {listed}")
+                notes.append(
+                    f"{where}: task `{name}`: left out besides seeds and labels: "
+                    f"{listed(dict.fromkeys(others))}"
+                )
         else:
             notes.append(f"{where}: task `{name}` is left out; splits are those of nodes")
     return chosen, notes

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.data.graph import EdgeType
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
@@ -477,9 +478,10 @@ def open_files(
     )
     if not others:
         return found, notes
-    listed = ", ".join(f"`{path.name}`" for path in others[:6])
-    more = f" and {len(others) - 6} more" if len(others) > 6 else ""
-    return found, [*notes, f"without a header of Neo4j, so not read: {listed}{more}"]
+    return found, [
+        *notes,
+        f"without a header of Neo4j, so not read: {listed((path.name for path in others), most=6)}",
+    ]
 
 
 def _names(
@@ -764,9 +766,8 @@ def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str
         found[name] = NodeTable(name, spec, table, keys, count, states, space, first)
         properties = {field.name for one, _ in own for field in one.header.properties}
         if left := sorted(properties - set(table.names)):
-            listed = ", ".join(f"`{one}`" for one in left)
             notes.append(
-                f"properties of `{name}` that some of its files lack are left out: {listed}"
+                f"properties of `{name}` that some of its files lack are left out: {listed(left)}"
             )
     return found, notes
 

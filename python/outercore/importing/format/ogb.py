@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.base.shell import quoted
 from outercore.data.edge_types import edge_type_key
 from outercore.data.graph import EdgeType
@@ -120,10 +121,9 @@ def _not_read(root: Path, split: str | None) -> list[str]:
         others += [str(path.relative_to(root)) for path in paths if path.name not in taken]
     if not others:
         return notes
-    listed = ", ".join(f"`{name}`" for name in others)
     return [
         *notes,
-        f"{root}: not read: {listed} (take them by --array NAME=FILE, --edge-time FILE, "
+        f"{root}: not read: {listed(others)} (take them by --array NAME=FILE, --edge-time FILE, "
         "--split NAME=FILE and the like)",
     ]
 

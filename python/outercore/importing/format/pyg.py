@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import edge_type_key
 from outercore.data.graph import EdgeType
@@ -381,8 +382,7 @@ def _not_taken(
 
 def _notes(what: str, others: list[str], hint: str) -> list[str]:
     """A note that names the attributes nothing is made of."""
-    listed = ", ".join(f"`{name}`" for name in others)
-    return [f"{what}: not taken: {listed} ({hint})"] if others else []
+    return [f"{what}: not taken: {listed(others)} ({hint})"] if others else []
 
 
 def edge_attributes(data: Any, edges: int) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from outercore.base.listing import listed
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.features import arrays_of_table
@@ -354,9 +355,8 @@ def _arrays(
         nodes, besides, reading, chosen=schema.features, time=schema.time
     )
     if schema.features is None and ids:
-        shown = ", ".join(f"`{name}`" for name in ids)
         notes.append(
-            f"columns of `{schema.name}` that are called like ids are left out: {shown}; "
+            f"columns of `{schema.name}` that are called like ids are left out: {listed(ids)}; "
             "`foreign_keys` or `features` would take them"
         )
     return found, notes
@@ -379,14 +379,11 @@ def _unused(folder: Path, schema: dict[str, TableSchema]) -> list[str]:
     ]
     notes = []
     if others:
-        shown = ", ".join(f"`{name}`" for name in others[:6])
-        more = f" and {len(others) - 6} more" if len(others) > 6 else ""
-        notes.append(f"not in `{DESCRIPTION}`, so not read: {shown}{more}")
+        notes.append(f"not in `{DESCRIPTION}`, so not read: {listed(others, most=6)}")
     linked = {key.table for one in schema.values() for key in one.foreign_keys}
     alone = [name for name, one in schema.items() if name not in linked and not one.foreign_keys]
     if alone:
-        names = ", ".join(f"`{name}`" for name in alone)
-        notes.append(f"tables without a foreign key from or to them have no edges: {names}")
+        notes.append(f"tables without a foreign key from or to them have no edges: {listed(alone)}")
     return notes
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec, are_named
 from outercore.importing.table.table import (
@@ -97,8 +98,9 @@ class Parts:
         )
         if not has_others or self._first is None:
             return spec, ""
-        listed = ", ".join(f"`{name}`" for name in self._ends)
-        return replace(spec, columns=self._ends), f"; by name, as in {self._first.path}: {listed}"
+        return replace(
+            spec, columns=self._ends
+        ), f"; by name, as in {self._first.path}: {listed(self._ends)}"
 
     def remember(self, table: Table, ends: tuple[str, ...]) -> None:
         """`table` is the first file, if it has names for its columns; `ends` are those taken."""

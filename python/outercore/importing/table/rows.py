@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.base.native import Role
@@ -33,7 +34,7 @@ from outercore.importing.table.table import (
     is_parquet,
     list_rows,
 )
-from outercore.importing.table.text import Purpose, TextOptions, suffix_of
+from outercore.importing.table.text import Purpose, TextOptions, names_of, suffix_of
 from outercore.importing.table.times import (
     STORED,
     are_whole,
@@ -448,6 +449,15 @@ def from_array(name: str, array: NDArray) -> RowSource:
             yield np.ascontiguousarray(block)
 
     return RowSource(name, array.dtype, width, len(array), chunks)
+
+
+def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]:
+    """Names in memory as the two arrays that keep them; `called` is what messages call both."""
+    offsets, characters = names_of(names)
+    return [
+        NodeArray("names", f"{kind}.{part}", from_array(called or f"{kind}.{part}", values))
+        for part, values in (("offsets", offsets.astype(np.uint64)), ("bytes", characters))
+    ]
 
 
 def ids_of(name: str, values: NDArray, count: int) -> RowSource:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
@@ -167,9 +168,8 @@ def require_column(table: Table, *names: str) -> None:
     missing = [name for name in names if name not in table.names]
     if missing:
         known = ", ".join(f"`{known}`" for known in table.names[:12])
-        listed = ", ".join(f"`{name}`" for name in missing)
         what = "column" if len(missing) == 1 else "columns"
-        raise NotFoundError(f"`{table.path}`: no {what} {listed}; it has {known}")
+        raise NotFoundError(f"`{table.path}`: no {what} {listed(missing)}; it has {known}")
 
 
 @dataclass(frozen=True)
