@@ -755,8 +755,8 @@ def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str
     for name, own in sorted(parts.items()):
         spaces = {one.header.space_of("key") for one, _ in own}
         if len(spaces) > 1:
-            listed = " and ".join(f"`{one.path}`" for one, _ in own[:2])
-            raise InvalidError(f"{listed}: nodes of type `{name}` have keys of different spaces")
+            paths = " and ".join(f"`{one.path}`" for one, _ in own[:2])
+            raise InvalidError(f"{paths}: nodes of type `{name}` have keys of different spaces")
         space, table = spaces.pop(), _selection(own, ("key",))
         first, count = firsts.get(space, 0), table.rows
         firsts[space] = first + count
