@@ -1,4 +1,4 @@
-"""Weights, times and features of edges: columns of the edge lists, or files of their own."""
+"""Weights, times and features of edges: columns of the edge lists, or separate files."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class EdgeChoice:
 
     @property
     def names(self) -> set[str]:
-        """What may be names of columns: these are no ends of edges."""
+        """Possible names of columns, which do not become ends of edges."""
         return {name for one in vars(self).values() if one for name in (one, *one.split(","))}
 
 
 def edge_arrays(
     sources: list[EdgeSource], choice: EdgeChoice, reading: Reading
 ) -> tuple[list[NodeArray], list[str]]:
-    """The edge arrays of an import, and notes about what they are and what is ignored.
+    """The edge arrays of an import, and notes about taken and ignored columns.
 
     A file whose format has weights (Matrix Market, DIMACS, SciPy) gives the array `weight` unless
     `choice` names another one.

@@ -78,7 +78,7 @@ class EdgeSource:
     """Those of the other columns that are called like times or hold dates."""
 
     def feed(self, importer: Importer, nodes: int | None) -> None:
-        """Gives the edges to an importer of a graph with so many nodes, where that is known."""
+        """Gives the edges to an importer; `nodes` is the number of nodes, if known."""
         if self.native is not None:
             self.native(importer)
             return
@@ -94,7 +94,7 @@ class EdgeSource:
 def digest_of(array: NDArray) -> str:
     """A digest of an array's values, type and shape.
 
-    An interrupted import of the array goes on only with the same one.
+    An interrupted import of the array resumes only with the same array.
     """
     digest = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
     digest.update(np.ascontiguousarray(array).data)
@@ -112,9 +112,9 @@ def open_edges(
     """Edges of a file, by its suffix unless `kind` says otherwise.
 
     `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2]. `values` are columns
-    that are no ends. `parts` are the files before it, whose columns it has.
+    that do not become ends. `parts` are the previous files, whose columns it has.
 
-    Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
+    Errors: `NotFoundError` for a missing file; `UnsupportedError` for files of other
     tools; `InvalidError` for a file that can be read in two ways.
     """
     spec = FileSpec.parse(text)
@@ -291,7 +291,7 @@ def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int =
     member = member.in_memory_order()
 
     def columns() -> Pairs:
-        # Two readers at once: the sources lie before all of the targets.
+        # Two readers at once: all sources come before the targets.
         yield from zip(
             member.values(_CHUNK, 0, edges), member.values(_CHUNK, edges, 2 * edges), strict=True
         )
@@ -380,7 +380,7 @@ def _parquet_edges(
 
 
 def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
-    """The columns beside the ends that are called like times or hold dates.
+    """The further columns that are called like times or hold dates.
 
     Cost: of each column of a text the first batch of rows.
     """
@@ -392,7 +392,7 @@ def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
 
 
 def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], RowSource]:
-    """Gives the columns beside the ends by their names."""
+    """Gives the columns that are not ends, by their names."""
 
     def values(names: list[str], as_times: bool) -> RowSource:
         if as_times and times_of(table, names[0], in_text=True) is not None:
@@ -412,7 +412,7 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
             )
     dtype = common_type(table, names)
     mirror = table.file.mirror if isinstance(table, TextTable) else "no"
-    # What an entry of a symmetric file stands for besides itself.
+    # The sign of the reverse entry that a symmetric file leaves out.
     sign = {"no": 0, "same": 1, "negated": -1}[mirror]
 
     def chunks() -> Iterator[NDArray[Any]]:
@@ -463,7 +463,7 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
             least = min(least, int(ids.min(initial=least)))
             largest = max(largest, int(ids.max(initial=largest)))
     except OutercoreError:
-        # Another row has no number, so that this one may be a name as well.
+        # Another row is not a number, so this one may be a name as well.
         way = "\nhint: nodes with names: `--ids dictionary`" if source.is_open else ""
         return InvalidError(said + way)
     first = source.first_id

@@ -22,8 +22,8 @@ def open_features(
     """The arrays of all node types, and how they were chosen.
 
     `texts` are `TYPE=FILE` or `TYPE=FILE:COLUMN,COLUMN`. A type that none of them names has the
-    columns of its own table: the one column of lists, else all columns of numbers. Columns of times
-    become arrays of their own. `besides` are the columns of a type that are used otherwise.
+    columns of its table: the one column of lists, else all columns of numbers. Columns of times
+    become separate arrays. `besides` are the columns of a type that are used otherwise.
 
     Errors: `InvalidError` for another form, or a type that is not there.
     """
@@ -146,7 +146,7 @@ def arrays_of_table(
 
 
 def _require_values(node_type: str, table: Table, names: list[str], reading: Reading) -> None:
-    """Errors: `InvalidError` that lists the columns in which rows have no value, unless these are
+    """Errors: `InvalidError` that lists the columns with missing values, unless these are
     filled or kept."""
     if reading.fill is not None or reading.keeps_gaps:
         return

@@ -290,8 +290,8 @@ def require_type_name(option: str, name: str) -> None:
 
 
 def refuse_keys(option: str, file: str, nodes: NodeTable, reading: Reading) -> None:
-    """Errors: `InvalidError` for a table with a column of keys, whose rows may be in another order
-    than those of the table of nodes."""
+    """Errors: `InvalidError` for a table with a column of keys, whose rows may be in another
+    order than the nodes."""
     spec = FileSpec.parse(file, may_leave_out=True)
     if not nodes.key or suffix_of(spec.path) in _ARRAYS:
         return

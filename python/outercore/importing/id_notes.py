@@ -1,5 +1,5 @@
-"""What the ids of an import may mean otherwise: they start at 1, have gaps or zeros in front, or
-are not as many as the file says."""
+"""Other readings of the ids of an import: they start at 1, have gaps or zeros in front, or their
+number differs from the file's comments."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class IdNote:
 
 
 def notes_on_ids(source: GraphSource, graph: Any, summary: dict[str, Any]) -> list[IdNote]:
-    """Notes on how the ids of an import were understood; `summary` is that of the import.
+    """Notes on how the ids of an import were understood; `summary` is the result of the import.
 
-    Cost: reads the sources up to the first 0; all of them where node 0 has no edge.
+    Cost: reads the sources up to the first 0; all of them if node 0 lacks edges.
     """
     notes = _on_zeros(source, summary)
     counted = source.nodes is None and not any(array.role != "split" for array in source.arrays)
@@ -88,7 +88,7 @@ def _stated(source: GraphSource) -> tuple[int, int] | None:
 def _on_counts(source: GraphSource, graph: Any, summary: dict[str, Any]) -> list[IdNote]:
     """A note on a file whose comments speak of other counts than there are.
 
-    They decide nothing: comments stay when somebody takes a part of the file.
+    They decide nothing: a part of a file keeps the comments of the whole.
     """
     stated = _stated(source)
     if stated is None:
@@ -117,5 +117,5 @@ def _has_edge_of_first(graph: Any) -> bool:
     offsets, sources = (
         mapped(graph.root, graph.arrays[f"edges/edge/{name}"]) for name in ("offsets", "sources")
     )
-    # Arcs are stored by their targets: those of node 0 come first.
+    # Arcs are stored by their targets, so the arcs of node 0 come first.
     return bool(offsets[1]) or not all(np.all(block) for _, block in blocks(sources))

@@ -1,4 +1,4 @@
-"""What the user names in an import, still as text."""
+"""Files and names that the user gives to an import, still as text."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class TypedInputs:
-    """What the user named, still as text."""
+    """Files of a graph of several types, still as text."""
 
     nodes: tuple[str, ...]
     """`TYPE=FILE`, `TYPE=FILE:KEY` or `TYPE=COUNT`."""

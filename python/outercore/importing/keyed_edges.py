@@ -26,7 +26,7 @@ Dangling = Literal["refuse", "drop"]
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows of an edge type that are no edges."""
+    """Rows of an edge type that do not become edges."""
 
     no_node: int
     """Those with a key that no node has."""
@@ -109,7 +109,7 @@ class EdgesOfType:
     def feed(self, importer: Importer, keys: Keys, dangling: Dangling) -> Dropped:
         """Hands the edges to the importer; returns how many were dropped.
 
-        Errors: `InvalidError` for an end that is no node, where these are refused.
+        Errors: `InvalidError` for an end that is not a node, unless these are dropped.
         """
         importer.begin_edge_type(self.key)
         no_node = no_key = rows_of_all = 0
@@ -147,7 +147,7 @@ class EdgesOfType:
         return Dropped(no_node, no_key)
 
     def arrays(self, keys: Keys, fill: float | None) -> tuple[list[NodeArray], list[str]]:
-        """The columns of numbers besides the ends, and the names of those that are left out.
+        """The further columns of numbers, and the names of the columns that are left out.
 
         `fill` stands for missing numbers. Dates with gaps are left out, but for the times. A
         reverse edge has the values of its edge: one without its time would show the future.
@@ -269,7 +269,7 @@ def _count_missing(rows: NDArray[np.int64]) -> int:
 
 
 def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
-    """What is wrong with a row whose key no node has."""
+    """The error of a row whose key no node has."""
     table = ends.table
     for columns, node_type, end in (
         (table.source, table.edge_type[0], 0),

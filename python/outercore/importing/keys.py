@@ -109,8 +109,8 @@ class Keys:
     `nodes` are the columns that define the keys of their types, one for each type that has some;
     `uses` refer to them.
 
-    Cost: each column is read once, and once more where an import is resumed; 16 bytes a key and use
-    on disk, besides the keys themselves.
+    Cost: each column is read once, and once more where an import is resumed; on disk
+    the keys, and 16 bytes a key and use.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class Keys:
         if not count:
             return np.empty(0, np.int64)
         again = "run the same command again"
-        # Without a name nothing of it is left, whatever ends this process.
+        # A file without a name disappears with this process, also when it is killed.
         with (
             device_errors(f"`{self._dictionary.place}`: {name}", again),
             tempfile.TemporaryFile(dir=self._dictionary.place) as file,
@@ -282,7 +282,7 @@ def _named(column: Column, texts: Any, first: int) -> Names:
 
 
 def _empty_name(column: Column, names: Any) -> int:
-    """The number of what stands for no key in a column; -1 where there is none."""
+    """The number of the empty key of a column; -1 without an empty key."""
     if not column.may_be_empty:
         return -1
     try:

@@ -32,7 +32,7 @@ from outercore.importing.table.table import Missing, ParquetTable, Table, TextTa
 
 
 def class_arrays(where: str, texts: pa.Array) -> list[NodeArray]:
-    """Labels from texts in memory, and the names of the classes; an empty text is no label.
+    """Labels from texts in memory, and the names of the classes; an empty text is a missing label.
 
     Errors: `InvalidError` where no row has a label.
     """
@@ -58,7 +58,7 @@ def class_names(names: pa.Array) -> list[NodeArray]:
 
 
 def numbered_classes(where: str, count: int) -> str:
-    """What the user is told of words that became classes."""
+    """A note on words that became classes."""
     return f"{where} has {count:,} classes, numbered in the order of their names"
 
 

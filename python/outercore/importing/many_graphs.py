@@ -22,7 +22,7 @@ from outercore.importing.table.rows import Reading, RowSource, open_rows
 
 @dataclass(frozen=True)
 class GraphLevel:
-    """What a data set of many graphs has besides its nodes and edges.
+    """The arrays with a row for each graph, and the first node of each.
 
     Shapes: `first` int64 [graphs]; `arrays` have a row a graph; `splits` int64 ids of graphs.
     """
@@ -135,7 +135,7 @@ def labels_of(values: NDArray[Any], where: str, task: str | None = None) -> NDAr
 def class_numbers(values: NDArray[np.int64], what: str) -> tuple[NDArray[np.int64], list[str]]:
     """Names of classes that are whole numbers, as classes from 0 on, and a note where they change.
 
-    Text layouts name classes by any numbers, such as -1 and 1, and have no way to say "none".
+    Text layouts name classes by any numbers, such as -1 and 1, and cannot mark a missing label.
     """
     names, classes = np.unique(values, return_inverse=True)
     if np.array_equal(names, np.arange(len(names))):
@@ -183,7 +183,7 @@ def require_inside(edges: list[EdgeSource], level: GraphLevel) -> None:
 def _require_one_graph(
     source: EdgeSource, level: GraphLevel, ends: NDArray[np.int64], row: int
 ) -> None:
-    """Errors: `InvalidError` for edges between two graphs; `row` is that of the first edge."""
+    """Errors: `InvalidError` for edges between two graphs; `row` is the row of the first edge."""
     outside = np.logical_or.reduce((ends < 0) | (ends >= level.nodes))
     graphs = np.searchsorted(level.first, ends, side="right") - 1
     if not len(wrong := np.flatnonzero(outside | (graphs[0] != graphs[1]))):

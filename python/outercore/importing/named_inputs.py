@@ -374,7 +374,7 @@ def _without_order(file: str) -> InvalidError:
 
 
 def _refuse_options(inputs: Inputs) -> None:
-    """Errors: `InvalidError` for options that have no effect on names."""
+    """Errors: `InvalidError` for options without effect on names."""
     if inputs.nodes is not None:
         raise InvalidError("--nodes: the dictionary counts the nodes")
     are_arrays = all(text.lower().endswith(".npy") for text in inputs.edges)
@@ -393,7 +393,7 @@ def _refuse_options(inputs: Inputs) -> None:
 def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
     """A table of edges by names.
 
-    Errors: `InvalidError` for files whose format says what the ids are.
+    Errors: `InvalidError` for files whose format numbers the nodes.
     """
     what = (
         "expected text, Parquet or `.npy` by `--ids dictionary`\n"

@@ -1,4 +1,4 @@
-"""What the user named on the command line, opened as one source."""
+"""The inputs of a graph of one type, opened as one source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         reading = reading.starting_at(first_id, f"as in `{inputs.edges[0]}`")
     source = with_graphs(source, inputs, reading)
     if source.graphs is not None:
-        # Labels and splits are those of graphs.
+        # Labels and splits belong to graphs.
         inputs = replace(inputs, labels=None, splits=SplitChoice(), nodes=source.graphs.nodes)
     given = _arrays(inputs, replace(reading, nodes=source.stated_nodes(inputs.nodes)))
     taken = {(array.role, array.name) for array in given}
@@ -75,7 +75,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
 
 def _disagreement(source: GraphSource, inputs: Inputs) -> list[str]:
-    """A note on files whose ids start at 0 beside others whose ids start at 1."""
+    """A note on files whose ids start at 0, next to files whose ids start at 1."""
     by_first = {edge.first_id: edge.name for edge in source.edges}
     if len(by_first) < 2:
         return []
@@ -124,7 +124,7 @@ def _edges(inputs: Inputs) -> GraphSource:
 
 
 def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphSource:
-    """The source with what was given about graphs: ids, labels and splits.
+    """The source with the ids, labels and splits of graphs.
 
     Errors: `InvalidError` for graph ids of a set that has its own, or another number of nodes.
     """
@@ -148,7 +148,8 @@ def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphS
 
 
 def _refuse_options(data_set: str, inputs: Inputs) -> None:
-    """Errors: `InvalidError` for options of files of edges, and of OGB beside a set of PyG."""
+    """Errors: `InvalidError` for options of files of edges, and for options of OGB with a set of
+    PyG."""
     is_split_of_pyg = data_set.startswith("pyg:") and inputs.ogb_split is not None
     for option, is_given in (
         ("--format", inputs.format != "auto"),
@@ -218,7 +219,7 @@ def _in_order(
 ) -> tuple[list[NodeArray], Reading]:
     """Opens node arrays, with the number of nodes that they imply together.
 
-    Rows in the order of the nodes say it, whatever ids other tables have; else the largest id.
+    Rows in the order of the nodes tell it, else the largest id of all tables.
     """
     opened: dict[NodeFile, list[NodeArray]] = {}
     # Arrays come first: they say at once how many rows they have.

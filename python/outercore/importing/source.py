@@ -1,4 +1,4 @@
-"""What a data set is made of: edges and arrays from anywhere, of one type or several."""
+"""Sources of data sets: edges and arrays from anywhere, of one type or several."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GraphSource:
 
     @property
     def first_id(self) -> int:
-        """What the inputs call node 0; 0 where they disagree."""
+        """The id of node 0 in the inputs; 0 if they disagree."""
         found = {edge.first_id for edge in self.edges}
         return found.pop() if len(found) == 1 else 0
 

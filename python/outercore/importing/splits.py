@@ -49,7 +49,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class SplitChoice:
-    """What the user gave by `--split`."""
+    """The values of `--split`."""
 
     single: tuple[str, ...] = ()
     """`NAME=FILE`."""
@@ -65,7 +65,7 @@ class SplitChoice:
     def parse(cls, texts: list[str]) -> SplitChoice:
         """Sorts out what was given.
 
-        Errors: `InvalidError` for several archives, and for what is neither.
+        Errors: `InvalidError` for several archives, and for other texts.
         """
         # A path may have the sign too.
         single = [text for text in texts if "=" in text and not is_there(Path(text))]
@@ -147,7 +147,7 @@ def _flags(table: Table, mask: str) -> Iterator[NDArray[np.bool_]]:
 
 @dataclass(frozen=True)
 class SplitColumns:
-    """What a table says about a split."""
+    """The columns of a table that describe a split."""
 
     ids: str | None
     """The column of ids; `None`: row i is node i."""
@@ -164,9 +164,10 @@ class SplitColumns:
 
 
 def split_columns(name: str, spec: FileSpec, table: Table, key: str | None = None) -> SplitColumns:
-    """The columns of split `name`: those that `spec` chooses, else the only ones that fit.
+    """The columns of split `name`: the chosen columns of `spec`, else the only columns that
+    fit.
 
-    `key` is what the column of ids is called, where the user has said it.
+    `key` is the name of the column of ids, if the user gave it.
 
     Cost: a column that may be a mask of 0 and 1 is read.
     Errors: `InvalidError` for a table that can be read in two ways.
@@ -239,7 +240,7 @@ def _as_mask(source: RowSource) -> RowSource:
 
 
 def open_choice(choice: SplitChoice, reading: Reading) -> list[tuple[str, RowSource]]:
-    """All splits that the user gave: those of the archive, then the others.
+    """All splits that the user gave: first the splits of the archive.
 
     Errors: `InvalidError` for a name that is given twice.
     """
@@ -272,7 +273,7 @@ def open_splits(path: Path, reading: Reading) -> list[tuple[str, RowSource]]:
 
 
 def as_ids(source: RowSource, reading: Reading) -> RowSource:
-    """Node ids from 0, as integers: those of a file with ids from 1 are moved."""
+    """Node ids from 0, as integers: ids from 1 are moved."""
     first = int(reading.text.one_based)
     is_float = source.dtype.kind == "f"
     if source.dtype.kind == "b" or not (first or is_float):

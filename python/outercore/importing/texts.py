@@ -256,7 +256,7 @@ def open_node_texts(
 def columns_besides(
     label: str | None, texts: tuple[str, ...], nodes: dict[str, NodeTable]
 ) -> dict[str, set[str]]:
-    """The columns of each type that are no features: labels and texts.
+    """The columns of each type that do not become features: labels and texts.
 
     Errors: as `text_columns` and `label_column`.
     """

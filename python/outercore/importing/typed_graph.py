@@ -172,8 +172,8 @@ def source_of_arrays(
 ) -> TypedSource:
     """The source of a directory whose nodes have numbers.
 
-    `arrays` are those of nodes and edges, labels and splits among them; `--label` and `--split`
-    replace these. Reverse edge types have the arrays of their edges.
+    `arrays` belong to nodes and edges; `--label` and `--split` replace the labels and splits.
+    Reverse edge types have the arrays of their edges.
 
     Errors: `InvalidError` for `--split` without labels.
     """
@@ -206,7 +206,7 @@ def source_of_arrays(
 def undeclared_times(
     nodes: dict[str, NodeTable], tables: list[EdgeTable], timed: set[str | None], *, described: bool
 ) -> list[str]:
-    """A note on the dates of types without times; nothing where there are none.
+    """A note on the dates of types without times, if there are dates.
 
     `timed` are the node types with times. With `described` a `tables.yaml` says which column is
     the time; without, columns with a time in each row are arrays that `--time` can name.

@@ -36,7 +36,7 @@ from outercore.importing.texts import require_text_name
 
 @dataclass(frozen=True)
 class Additions:
-    """What is added, as text from the user.
+    """Arrays to add, as text from the user.
 
     In a graph with several types, features and labels are `TYPE=FILE`, and arrays
     `TYPE/NAME=FILE`.
@@ -89,7 +89,7 @@ def add(
             feed_array(addition, array, options, progress)
         require_unchanged([state for array in arrays for state in array.rows.files])
         added = addition.finish([array.rows.name for array in arrays])
-    # What was replaced takes room as long as this reader keeps it.
+    # The replaced arrays take room as long as this reader keeps them.
     graph.reload()
     return added
 
@@ -288,7 +288,7 @@ def by_name(names: Names, graph: Graph) -> NodeIds:
 
 
 def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
-    """Errors: `InvalidError`: the nodes of this type have no keys."""
+    """Errors: `InvalidError`: the nodes of this type lack keys."""
     raise InvalidError(
         f"`{table.path}`: column `{key}` holds keys, and the nodes of this type have none\n"
         f"hint: leave the column `{key}` out, and write a row for each node in their order"

@@ -1,8 +1,8 @@
 """Texts numbered from 0 by a dictionary on disk, within a budget of memory.
 
 The importer of triples of the core builds it: each pair of texts is a triple of one relation. The
-triples by ids are then the numbers of the pairs, in their order. The order of the numbers is that
-of the names: by their length in bytes, then by their bytes.
+triples by ids are then the numbers of the pairs, in their order. Names are numbered by their length
+in bytes, then by their bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Dictionary:
 
     `inputs` tell another dictionary. After an interrupt it stays, and the next build resumes.
 
-    Cost: 24 bytes a pair on disk, besides the texts.
+    Cost: 24 bytes a pair on disk, and the texts.
     """
 
     def __init__(self, place: Path, inputs: list[str]) -> None:

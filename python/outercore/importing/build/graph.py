@@ -34,12 +34,12 @@ def import_graph(
 ) -> dict[str, Any]:
     """Writes a data set and returns the summary.
 
-    Stopped in between, the same call goes on where it stopped; the data set appears only when
-    it is complete.
+    After an interrupt the same call resumes. The data set appears only when it is
+    complete.
 
-    Cost: within `options.memory`, whatever the size of the inputs.
+    Cost: within `options.memory`, for inputs of any size.
     Errors: `InvalidError` names the input with its row; `NoSpaceError`; `InvalidError` where
-    `out` holds a data set and `overwrite` is not given, or somebody else writes to it.
+    `out` holds a data set and `overwrite` is not given, or another process writes to it.
     """
     options = options or ImportOptions()
     require_place(source.arrays, options)
@@ -73,7 +73,7 @@ def import_graph(
 
 
 def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
-    """Errors: `InvalidError` where features shall stay in place and none lie in a `.npy`, and where
+    """Errors: `InvalidError` where features shall stay in place and no `.npy` has them, and where
     an array and a text have one name."""
     texts = {array.name for array in arrays if array.role == "names"}
     for array in arrays:
@@ -97,7 +97,7 @@ def _import_nodes(
     described: dict[str, Any],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Writes the edges and what belongs to nodes and edges; returns the summary."""
+    """Writes the edges and the arrays of nodes and edges; returns the summary."""
     of_edges = source.edge_arrays
     require_comparable([*source.arrays, *of_edges])
     if not described["undirected"]:
@@ -117,7 +117,7 @@ def _import_nodes(
 def require_comparable(
     arrays: list[NodeArray], present: Iterable[tuple[str, str, str | None]] = ()
 ) -> None:
-    """Errors: as `require_one_scale`, for arrays beside those that are `present` already."""
+    """Errors: as `require_one_scale`, for new arrays and those that are `present` already."""
     of = {"array": "nodes", "edge": "edges"}
     named = [
         (f"`{array.name}` of {array.of_type or of[array.role]}", array.name, array.rows.times)
@@ -159,7 +159,7 @@ def _differs(array: NodeArray) -> bool:
 
     Features are stored in columns and come as float32. Labels, weights and times of one column are
     stored without it.
-    Whole numbers as labels stay classes, whatever their width.
+    Whole numbers of any width stay classes.
     """
     rows = array.rows
     if array.role == "edge":
@@ -251,7 +251,7 @@ def write_typed(
 
     Stopped in between, the same call resumes. The data set appears only when it is complete.
 
-    Cost: within `options.memory`, besides 16 bytes a node on disk while it is built.
+    Cost: within `options.memory`; 16 bytes a node on disk while it is built.
     Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
     """
     refuse_options(options)

@@ -89,10 +89,10 @@ def import_triples(
     understood. Stopped in between, the same call resumes; the data set appears only when it is
     complete.
 
-    Cost: within `options.memory`, whatever the size of the inputs.
+    Cost: within `options.memory`, for inputs of any size.
     Errors: `InvalidError` names the file with its line; `NoSpaceError`; `InvalidError` for names
     that train does not have, and where `out` holds a data set and `overwrite` is not given, or
-    somebody else writes to it.
+    another process writes to it.
     """
     options = options or TripleOptions()
     trains = train if isinstance(train, list) else [train]
@@ -100,7 +100,7 @@ def import_triples(
     given += [(part, str(text)) for part, text in (("valid", valid), ("test", test)) if text]
     specs = [(part, FileSpec.parse(text)) for part, text in given]
     said = TextOptions(options.separator, options.header, options.comment)
-    # The core knows by itself whether a text that it reads is another one.
+    # The core checks the texts that it reads.
     before = {spec: states(spec.path) for _, spec in specs}
     specs, texts = _understood(specs, said, options.columns, note)
     before |= {spec: states(spec.path) for _, spec in specs if spec not in before}
@@ -246,7 +246,7 @@ def _refuse_times(spec: FileSpec, text: TextFile | None) -> None:
 
 
 def _batches(spec: FileSpec, letters: str, said: TextOptions) -> Iterator[_Batch]:
-    """Triples of named columns: those of the file's specification, else the first ones."""
+    """Triples of the columns that the file's specification names, else of the first ones."""
     wanted = [letter for letter in letters if letter != "_" or not spec.columns]
     table = open_table(spec, said, "triples")
     names = list(spec.columns) or table.names

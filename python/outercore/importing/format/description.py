@@ -104,10 +104,10 @@ _Plain.add_constructor("tag:yaml.org,2002:map", _map_without_doubles)
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds: maps, lists and texts.
+    """The maps, lists and texts of a YAML file.
 
-    Errors: `InvalidError` with the line of what is no YAML, of a key that comes twice, and of more
-    values than a description has.
+    Errors: `InvalidError` with the line that is not YAML, that repeats a key, or that describes
+    more values than a description has.
     """
     data = read_small(path, "description", _MOST_BYTES)
     try:

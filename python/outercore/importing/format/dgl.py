@@ -32,14 +32,14 @@ def from_dgl(
 ) -> Graph:
     """Write a graph of DGL as a data set and open it.
 
-    Edges keep their order, so that an edge id is the same in both. Of several types, the labels and
-    masks are those of one node type.
+    Edges keep their order, so that an edge id is the same in both. Of several types, only one has
+    labels and masks.
 
     Args:
         graph: a ``DGLGraph``. Further data of nodes and edges become arrays of their names.
         out: directory of the data set.
-        features: the node data that become the features, where they are there.
-        labels: the node data that become the labels, where they are there.
+        features: the node data that become the features, if there are such data.
+        labels: the node data that become the labels, if there are such data.
         splits: by name, ids of nodes or masks; by default the masks ``train_mask``, ``val_mask``
             and ``test_mask``.
         options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.

@@ -244,7 +244,7 @@ class _Opening:
             raise InvalidError(f"{where}: expected numbers or texts")
         ordered = self._in_order(where, values, absent=-1)
         if values.dtype.kind != "O":
-            # A value a node has no form of its own, a list a node has.
+            # Only a list for each node has a form.
             keeps_form = self._graph.keeps_form or ordered.ndim == 2
             rows = replace(from_array("labels", ordered), keeps_form=keeps_form)
             return [NodeArray("labels", "y", rows)]
@@ -343,7 +343,7 @@ class _Opening:
 def _ids(where: str, values: Any, hint: str = "") -> pa.Array:
     """Ids as Arrow's whole numbers or large strings.
 
-    Errors: `InvalidError` for missing ids, empty ones and those of another type.
+    Errors: `InvalidError` for ids that are missing, empty or of another type.
     """
     mend = f"\nhint: {hint}" if hint else ""
     wrong = InvalidError(f"{where}: expected whole numbers or texts{mend}")
@@ -413,8 +413,8 @@ def from_pandas(
     others become names, which results give back.
 
     Args:
-        edges: a frame with a row for each edge. Columns of numbers beside the ends become edge
-            arrays of their names, such as ``weight``.
+        edges: a frame with a row for each edge. Further columns of numbers become edge arrays of
+            their names, such as ``weight``.
         out: directory of the data set.
         nodes: a frame with a row for each node, by its column ``id``, else by its index. Columns of
             numbers and of texts become node arrays of their names.
@@ -429,7 +429,7 @@ def from_pandas(
 
     Raises:
         InvalidError: a column does not fit; the message names it.
-        NotFoundError: there is no such column or node.
+        NotFoundError: a column or a node is missing.
 
     Example:
         >>> import outercore as oc, pandas as pd, tempfile
@@ -505,7 +505,7 @@ def from_networkx(
     of_edges = [attributes for _, _, attributes in edges]
     gaps: dict[str, str] = {}
     if options is None or not options.allow_nan:
-        # A node without a label has none; an edge without a weight has 1.
+        # A node may lack its label; an edge without a weight has 1.
         gaps = _gaps(
             "nodes", of_nodes, (labels,), [features] if isinstance(features, str) else features
         )
@@ -645,7 +645,7 @@ def _is_id(name: Any) -> bool:
 
 
 def _objects(values: list[Any]) -> Any:
-    """A list as an array of one dimension, whatever is in it."""
+    """A list as an array of objects of one dimension."""
     found = np.empty(len(values), object)
     found[:] = values
     return found

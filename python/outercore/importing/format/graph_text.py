@@ -142,7 +142,7 @@ def _add(path: Path, number: int, fields: list[str], nodes: int, graph: _OneGrap
     """Takes in a node's line; returns how many features it has."""
     where = f"`{path}`: line {number}"
     try:
-        # As NumPy has them: a tag of more than 64 bits is none.
+        # As NumPy has them: a tag has at most 64 bits.
         tag, degree = int(np.int64(int(fields[0]))), int(fields[1])
         neighbours = list(map(int, fields[2 : 2 + max(degree, 0)]))
         features = [float(field) for field in fields[2 + max(degree, 0) :]]

@@ -109,7 +109,7 @@ def read_description(root: Path, *, outside: bool = False) -> Description:
     graph, counts = _graph(top, where)
     at = f"{where}: `edges`"
     edges = _parts(root, graph.get("edges"), at, ("csv", "numpy"), outside=outside, is_named=False)
-    # What samplers use is in the graph, what models use beside it.
+    # Samplers use the features in the graph, models those next to it.
     data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
     for place, value in (("feature_data", top), ("graph: feature_data", graph)):
         at = f"{where}: `{place}`"
@@ -318,7 +318,7 @@ def rows_of(part: Part, reading: Reading) -> RowSource:
 def node_arrays(
     description: Description, kind: str, reading: Reading, *, is_labelled: bool
 ) -> list[NodeArray]:
-    """Features and arrays of a node type. The features are what is called `feat`, else the first
+    """Features and arrays of a node type. The features are the array called `feat`, else the first
     array with columns. `is_labelled` says that a task has its labels; a feature called `label` is
     those where a task has nodes of the type and no labels, and an array otherwise."""
     parts = [one for one in description.node_data if one.kind == kind]
@@ -346,7 +346,7 @@ def node_arrays(
 
 
 def edge_arrays(description: Description, kind: str, reading: Reading) -> list[NodeArray]:
-    """The arrays of an edge type; the one that is called `feat` is the array `attr`."""
+    """The arrays of an edge type; an array called `feat` becomes `attr`."""
     parts = [one for one in description.edge_data if one.kind == kind]
     main = _main(parts)
     of_type = kind.replace(":", "__") or None
@@ -446,8 +446,8 @@ def open_untyped(root: Path, inputs: Inputs) -> GraphSource:
 
 
 def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
-    """The graph of a directory with node types, as it is described. Labels and splits are those of
-    its first task about nodes.
+    """The graph of a directory with node types, as it is described. Its first task about nodes
+    has the labels and splits.
 
     Errors: `InvalidError` and `NotFoundError` name the entry of `metadata.yaml`, or the file.
     """

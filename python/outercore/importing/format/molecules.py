@@ -113,7 +113,8 @@ def _bonds(
 
 
 def _graph_arrays(path: Path, level: GraphLevel, task: str | None) -> list[str]:
-    """Enters labels, splits and further arrays of graphs; returns notes on what is not taken."""
+    """Enters labels, splits and further arrays of graphs; returns notes on arrays that are not
+    taken."""
     others = []
     for name in member_names(path):
         member = open_member(path, (name,))

@@ -57,7 +57,7 @@ _OTHERS = ("string", "char", "point", "time", "localtime", "duration")
 
 @dataclass(frozen=True)
 class Field:
-    """A column: what it is called and what it holds."""
+    """A column: its name and the kind of its values."""
 
     column: int
     """Its place in the file."""
@@ -73,7 +73,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Header:
-    """What the columns of a file hold, without those that are to be ignored."""
+    """The columns of a file, without the ignored ones."""
 
     path: Path
     fields: tuple[Field, ...]
@@ -210,7 +210,7 @@ class Part:
 
 
 def first_word(texts: pa.Array) -> pa.Array:
-    """What stands before the first semicolon of each text."""
+    """The text before the first semicolon of each text."""
     return pc.replace_substring_regex(texts, "(?s);.*", "")
 
 
@@ -293,9 +293,9 @@ class Selection(Table):
         return None if dtype is None else pa.from_numpy_dtype(dtype)
 
     def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
-        """As `Table.lists`; there is none in an empty field.
+        """As `Table.lists`; an empty field is a null.
 
-        Errors: `InvalidError` for text that is no list of numbers of the type.
+        Errors: `InvalidError` for text other than a list of numbers of the type.
         """
         kind, row = self.list_type(name), 0
         nothing = pa.scalar(None, pa.large_string())
@@ -337,7 +337,7 @@ _PART = re.compile(r"(.+?)(?:[-_ ]?(?P<word>part|chunk|split|shard)[-_ ]?|[-_ ])
 
 @dataclass(frozen=True)
 class ExportFile:
-    """A file of nodes or relationships; its header may be a file of its own."""
+    """A file of nodes or relationships; its header may be a separate file."""
 
     header: Header
     table: TextTable
@@ -438,7 +438,7 @@ class _Headed:
 def open_files(
     folder: Path, options: TextOptions, *, outside: bool = False
 ) -> tuple[list[ExportFile], list[str]]:
-    """The files with a header of their own, or one in a file beside them; and notes. `outside` as
+    """The files with a header, in them or in another file; and notes. `outside` as
     in `described_file`.
 
     Files whose names differ in the number of a part are one table.
@@ -487,7 +487,7 @@ def open_files(
 def _names(
     filled: dict[Path, _Headed], empty: dict[Path, _Headed], used: set[Path]
 ) -> dict[Path, str]:
-    """What the rows of each file with a header are called, where no field says it.
+    """The type of the rows of each file with a header, if no field has it.
 
     `used` are the headers with rows in files without one.
 
@@ -522,8 +522,8 @@ def _names(
 
 
 def _below(one: _Headed, path: Path) -> tuple[TextTable, list[str]]:
-    """A file without a header of its own as rows below that of another one; and a note where its
-    first line names the columns all the same.
+    """A file without a header as rows below the header of another file; and a note if its first
+    line names the columns all the same.
 
     Errors: `InvalidError` for another number of columns.
     """
@@ -614,7 +614,7 @@ def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptio
 
 
 def _uneven(path: Path, options: TextOptions) -> InvalidError:
-    """What is wrong with a file whose header has another number of fields than its rows."""
+    """The error of a file whose header has another number of fields than its rows."""
     line = next(lines(path), "").strip()
     cuts = {name: [one.strip('"') for one in line.split(by)] for name, by in _SEPARATORS.items()}
     fitting = [name for name, fields in cuts.items() if is_header(fields)]
@@ -642,7 +642,7 @@ def _first_line(path: Path, said: TextOptions) -> list[str]:
 
 
 def _may_have_header(path: Path, *, is_table: bool) -> bool:
-    """Whether a file may be part of the export although it has no header that fits."""
+    """Whether a file may be part of the export although its header does not fit."""
     try:
         return _KEY.search(next(lines(path), "")) is not None
     except OutercoreError:
@@ -651,14 +651,14 @@ def _may_have_header(path: Path, *, is_table: bool) -> bool:
 
 
 def _stem(path: Path) -> str:
-    """What a file is called, without `-header` at the end."""
+    """The name of a file, without `-header` at the end."""
     name = path.name.partition(".")[0]
     found = _HEADER_FILE.fullmatch(name)
     return found[1] if found is not None else name
 
 
 def _part_stem(path: Path) -> str:
-    """What a file is called, without the number of a part at the end."""
+    """The name of a file, without the number of a part at the end."""
     name = _stem(path)
     found = _PART.fullmatch(name)
     return found[1] if found is not None else name
@@ -671,8 +671,8 @@ def _is_part(path: Path) -> bool:
 
 
 def _header_of(path: Path, filled: dict[Path, _Headed], empty: dict[Path, _Headed]) -> Path | None:
-    """The header for the rows of a file: one in a file of its own whose name begins the file's, or
-    that of the first part of the same table; the one with the longest name."""
+    """The header for the rows of a file: in a separate file whose name begins the file's, or in the
+    first part of the same table; the header with the longest name."""
     fitting = [one for one in empty if path.name.startswith(_stem(one))]
     first = next((one for one in filled if _part_stem(one) == _part_stem(path)), None)
     fitting += [first] if first is not None else []
@@ -696,8 +696,8 @@ class _Relation:
 def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     """The graph in a folder of node and relationship files.
 
-    The first label of a node is its type; without one it is the name of the file. So are the types
-    of relationships. Numbers are features and edge arrays, dates are arrays of their own.
+    The first label of a node is its type; without a label it is the name of the file. The same
+    holds for relationships. Numbers are features and edge arrays, dates are separate arrays.
 
     Errors: `InvalidError` names the file with its field, or the key that no node has.
     """
@@ -865,7 +865,7 @@ def _part(nodes: NodeTable) -> range:
 def _pairs(
     relation: _Relation, keys: Keys, uses: tuple[int, int]
 ) -> list[tuple[NodeTable, NodeTable]]:
-    """The node types between which there are edges; the first ones where there are none."""
+    """The node types between which there are edges; the first ones in a graph without edges."""
     sources = keys.rows(uses[0])
     starts = [np.array([one.first for one in types]) for types in relation.ends]
     found = set()

@@ -100,7 +100,7 @@ def open_layout(root: Path, inputs: Inputs) -> GraphSource:
 
 
 def _not_read(root: Path, split: str | None) -> list[str]:
-    """Notes that name the files and arrays nothing is made of."""
+    """Notes that name the files and arrays that are not taken."""
     raw = root / "raw"
     known = _READ_ARCHIVES if (raw / "data.npz").exists() else _READ
     others = [f"raw/{path.name}" for path in sorted(raw.iterdir()) if path.name not in known]
@@ -182,7 +182,7 @@ def _numbers(path: Path) -> RowSource:
 
 
 def label_rows(path: Path) -> RowSource:
-    """Classes, or a column for each of several tasks; empty and `nan` are no label.
+    """Classes, or a column for each of several tasks; empty and `nan` mean a missing label.
 
     One column comes in batches as OGB has it: [n, 1], whole numbers where no label is missing.
     """
@@ -242,8 +242,8 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
 def split_arrays(
     directory: Path, split: str | None, node_type: str = ""
 ) -> list[tuple[str, RowSource]]:
-    """The ids of each part of the split called `split`, or of the only one there is; they lie in
-    a folder of `node_type` where a data set has several.
+    """The ids of each part of the split called `split`, or of the only one; in a
+    folder of `node_type` if a data set has several types.
 
     Errors: `NotFoundError` for a split that is not there; `InvalidError` where there are several.
     """

@@ -178,7 +178,7 @@ def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         counts[node_type] = count
         for path in sorted((root / "processed" / node_type).glob("node_*.npy")):
             name = path.stem.removeprefix("node_")
-            # A missing label is none, whatever stands for missing features.
+            # `--fill` gives values to features only.
             own = replace(reading, fill=None) if name == "label" else reading
             rows = open_rows(FileSpec(path, ()), own)
             if name == "feat":

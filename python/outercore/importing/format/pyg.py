@@ -88,10 +88,10 @@ def from_pyg(
     Each event of a `TemporalData` becomes an edge: `t` the edge array `time`, `msg` the edge array
     `attr`, other attributes such as `y` edge arrays of their names.
 
-    Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` are those of one
+    Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` belong to one
     node type.
 
-    Errors: `InvalidError` names what does not fit.
+    Errors: `InvalidError` names the attribute that does not fit.
     """
     import outercore
 
@@ -117,7 +117,7 @@ def open_data(
     mask_column: int = 0,
 ) -> GraphSource:
     """The edges and arrays of a PyG `Data` object; arguments as `from_pyg`."""
-    # `TemporalData` is no `Data`, though it has `edge_index`.
+    # `TemporalData` has `edge_index` too, but is not a `Data`.
     if hasattr(type(data), "num_events"):
         return _open_events(data, splits, arrays)
     edge_index = _edge_index(data)
@@ -151,7 +151,7 @@ def _edges(name: str, edge_index: NDArray[Any]) -> EdgeSource:
 
 
 def _edge_index(data: Any) -> NDArray[Any]:
-    """[2, edges] the ends; none of an object with nodes alone.
+    """[2, edges] the ends; empty for an object with nodes only.
 
     Errors: `InvalidError` where edges may be elsewhere.
     """
@@ -169,8 +169,8 @@ def _open_events(data: Any, splits: dict[str, Any] | None, arrays: tuple[str, ..
     """Each event as an edge: `t` becomes the edge array `time`, `msg` becomes `attr`, and other
     attributes with a row for each event, such as `y`, edge arrays of their names.
 
-    Errors: `InvalidError` for an attribute of nodes, of which there are none, and for one with
-    another number of rows.
+    Errors: `InvalidError` for an attribute of nodes, and for an attribute with another number of
+    rows.
     """
     missing = [name for name in ("src", "dst", "t") if getattr(data, name, None) is None]
     if missing:
@@ -291,9 +291,9 @@ def _count(data: Any, node_type: str) -> int:
 
 
 def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
-    """[2, edges] the ends of the edges; none where a type has no attribute at all.
+    """[2, edges] the ends of the edges; empty for a type without attributes.
 
-    Errors: `InvalidError` for an array of another form, and an end that is no node.
+    Errors: `InvalidError` for an array of another form, and an end that is not a node.
     """
     where = f"{_where(edge_type)}.edge_index"
     value = data[edge_type].get("edge_index")
@@ -371,7 +371,7 @@ def _split_arrays(splits: dict[str, NDArray[Any]], of_type: str | None = None) -
 def _not_taken(
     store: Any, taken: set[str], splits: Mapping[str, Any] | None, has_masks: bool = True
 ) -> list[str]:
-    """The attributes of nodes that nothing is made of: of several masks of a split, all but the
+    """The attributes of nodes that are not taken: of several masks of a split, all but the
     first."""
     taken = taken | {"x", "num_nodes"}
     for names in MASKS.values() if has_masks else ():
@@ -381,7 +381,7 @@ def _not_taken(
 
 
 def _notes(what: str, others: list[str], hint: str) -> list[str]:
-    """A note that names the attributes nothing is made of."""
+    """A note that names the attributes that are not taken."""
     return [f"{what}: not taken: {listed(others)} ({hint})"] if others else []
 
 
@@ -480,9 +480,9 @@ def splits_of(splits: dict[str, Any], nodes: int) -> dict[str, NDArray]:
     for name, value in splits.items():
         ids = numpy_of(f"split `{name}`", value)
         if not ids.size and ids.ndim == 1:
-            # An empty list has no type; NumPy makes it floats.
+            # NumPy makes an empty list floats.
             ids = ids.astype(np.int64)
-        # Twice the same id is no split; with two nodes only the narrow type tells.
+        # A split does not repeat an id; with two nodes only the narrow type tells.
         narrow = ids.dtype.itemsize == 1 and nodes == 2
         is_whole = ids.dtype.kind in "iu" and ids.shape == (nodes,)
         if is_whole and (nodes > 2 or narrow) and np.isin(ids, (0, 1)).all():
@@ -534,7 +534,7 @@ def rows_of(where: str, value: Any) -> RowSource:
 def numpy_of(where: str, value: Any) -> NDArray:
     """An attribute as an array.
 
-    Errors: `InvalidError` for what NumPy has no array of.
+    Errors: `InvalidError` for a value that NumPy cannot convert.
     """
     if hasattr(value, "is_sparse") and (value.is_sparse or value.layout != _strided()):
         value = value.to_dense()

@@ -41,7 +41,7 @@ _PLAIN: tuple[PlainFormat, ...] = (
     graphbolt.FORMAT,
     molecules.FORMAT,
     graph_text.FORMAT,
-    # Takes any folder, to say what it expects there.
+    # Takes any folder, and names the expected files.
     ogb.FORMAT,
 )
 """Folders, files and names of one graph, or of many."""

@@ -165,7 +165,7 @@ def _columns(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _file(folder: Path, name: str, value: Any, where: str) -> str:
-    """The file of a table: the one that is named, else the one that is called as the table."""
+    """The file of a table: as the description names it, else called like the table."""
     if value is not None:
         return text_of(value, f"{where}: `file`")
     found = sorted(one for one in folder.iterdir() if one.name == name or one.stem == name)
@@ -202,7 +202,7 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
 
     Each table is a node type, and each foreign key an edge type: from the row that holds it to the
     row that it names. A table with two foreign keys and no primary key is an edge type. The time of
-    a row is that of its node and of its edges.
+    a row belongs to its node and to its edges.
 
     Errors: `InvalidError` and `NotFoundError` name the table with its column, or the file.
     """
@@ -370,7 +370,7 @@ def _may_be_ids(table: Table, name: str) -> bool:
 
 
 def _unused(folder: Path, schema: dict[str, TableSchema]) -> list[str]:
-    """What the import leaves aside, to be said."""
+    """Notes on files and tables that the import leaves out."""
     used = {one.file for one in schema.values()}
     others = [
         path.name

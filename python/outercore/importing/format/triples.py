@@ -54,14 +54,14 @@ def open_triples(root: Path, inputs: Inputs) -> GraphSource:
     names = [
         key for kind in kinds for part in _PARTS if (key := f"names/{kind}.{part}") in graph.arrays
     ]
-    # The copies get checksums of their own, so damage must be found here.
+    # The copies get new checksums, so damage must be found here.
     weighted = [_WEIGHTS] if _WEIGHTS in graph.arrays else []
     verify_arrays(graph.root, [TRIPLES, *weighted, *names])
     triples = mapped(graph.root, graph.arrays[TRIPLES])
     count = len(triples) if chosen is None else None
 
     def kept(of: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """Triples and their rows of another array, those of the relation."""
+        """Triples of the relation, and their rows of another array."""
         for first, block in blocks(triples, _CHUNK):
             some, rows = np.array(block), np.array(of[first : first + len(block)])
             mine = slice(None) if chosen is None else some[:, 1] == chosen

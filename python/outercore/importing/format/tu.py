@@ -36,7 +36,7 @@ def is_tu(directory: Path) -> bool:
 def open_tu(directory: Path, _: Inputs) -> GraphSource:
     """The graphs of such a directory.
 
-    Labels of graphs become classes, their attributes numbers to predict where there are no labels,
+    Labels of graphs become classes, their attributes numbers to predict in a set without labels,
     else the array `attributes`. Labels of nodes become the node array `tag`, attributes of nodes
     the features.
 
@@ -132,7 +132,7 @@ def _rows_for(path: Path, count: int, what: str, dtype: Any) -> NDArray[Any]:
 def _read(path: Path, dtype: Any) -> NDArray[Any]:
     require_file(path, "table")
     with warnings.catch_warnings():
-        # An empty file is told by its number of rows.
+        # The number of rows shows that a file is empty.
         warnings.simplefilter("ignore", UserWarning)
         try:
             rows: NDArray[Any] = np.loadtxt(path, dtype, delimiter=",", comments=None, ndmin=2)

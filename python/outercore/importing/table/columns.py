@@ -76,7 +76,7 @@ def _is_id(name: str) -> bool:
 
 @dataclass(frozen=True)
 class NodeColumns:
-    """What is taken from a node table."""
+    """The chosen columns of a node table."""
 
     key: str | None
     """The column whose ids say which node a row is for; `None`: row i is node i."""
@@ -86,7 +86,7 @@ class NodeColumns:
 def node_columns(spec: FileSpec, table: Table, key: str | None = None) -> NodeColumns:
     """The columns of a node table: those that `spec` chooses, else all but the key.
 
-    `key` is what the column of ids is called, where the user has said it.
+    `key` is the name of the column of ids, if the user gave it.
 
     Errors: `InvalidError` where nothing but a key is left, or a chosen column comes twice.
     """
@@ -117,8 +117,8 @@ class EdgeColumns:
 def edge_columns(spec: FileSpec, table: Table, values: Container[str] = ()) -> EdgeColumns:
     """The two columns that `spec` chooses, else the first two that are not `values`.
 
-    Errors: `InvalidError` where columns that are called like an edge's ends are elsewhere, where
-    one of the first two holds dates or times, or a chosen column comes twice.
+    Errors: `InvalidError` if columns that are called like an edge's ends come later, if one of the
+    first two holds dates or times, or if a column is chosen twice.
     """
     names = table.names
     if spec.columns:
@@ -197,8 +197,8 @@ def _refuse_times(spec: FileSpec, table: Table, names: list[str]) -> None:
 
 
 def other_ends(names: list[str], times: list[str]) -> list[tuple[list[str], str]]:
-    """The first two columns that are neither times nor count the rows, and what they are chosen
-    as; none where there are fewer."""
+    """The first two columns that are neither times nor count the rows, and the
+    reason to choose them; empty for fewer."""
     others = [
         name
         for name in names
@@ -213,7 +213,7 @@ _LOOKED_AT = 1 << 20
 
 @dataclass(frozen=True)
 class _Numbers:
-    """What a column of whole numbers holds."""
+    """A summary of a column of whole numbers."""
 
     first: int | None
     """0 or 1: the number of the first row, where the column counts the rows."""
@@ -272,7 +272,7 @@ def _are_ids(spec: FileSpec, table: Table) -> bool:
 
 
 def _numbers(table: Table, name: str) -> _Numbers | None:
-    """What the column holds; `None` for anything but whole numbers in every row."""
+    """The summary of a column; `None` unless it has a whole number in every row."""
     dtype = table.dtype(name)
     if dtype is None or dtype.kind not in "iu" or table.missing(name):
         return None

@@ -39,7 +39,7 @@ class EdgeArrayTable(Table):
     def open(
         cls, spec: FileSpec, shape: EdgeShape | None = None, what: str = "array"
     ) -> EdgeArrayTable:
-        """The edges of a `.npy`; without a `shape` the axis of length 2 is that of the ends.
+        """The edges of a `.npy`; without a `shape` the axis of length 2 has the ends.
 
         Errors: `InvalidError` for an array of another shape or type; `what` is its name there.
         """

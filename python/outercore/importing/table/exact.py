@@ -15,8 +15,8 @@ from outercore.errors import InvalidError
 def exactly(values: NDArray[Any], dtype: np.dtype, where: str, first: int = 0) -> NDArray[Any]:
     """`values` as `dtype`.
 
-    Errors: `InvalidError` with the first value that would change; rounding of fractions to a
-    narrower float is no change, a number that becomes 0 or infinite is.
+    Errors: `InvalidError` with the first value that would change; fractions may be rounded to a
+    narrower float, but not to 0 or infinity.
     """
     if values.dtype == dtype:
         return values
@@ -79,7 +79,7 @@ _MICROSECONDS = {
 def in_microseconds(
     where: str, values: NDArray[np.int64], unit: str, first: int = 0
 ) -> NDArray[np.int64]:
-    """Times of a column in microseconds since 1970; `unit` is the one that the file has.
+    """Times of a column in microseconds since 1970; `unit` is the unit of the file.
 
     Errors: `InvalidError` with the row of a time between two microseconds, or beyond int64.
     """

@@ -23,7 +23,7 @@ _MOST = 2.0**53
 def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Iterator[list[Any]]:
     """Batches of columns of keys as Arrow's large strings; `empty` stands for nulls.
 
-    A column with gaps comes from pandas as floats, so `1.0` is the key `1`.
+    pandas writes whole numbers with gaps as floats, so `1.0` is the key `1`.
 
     Errors: as `Table.texts`; `InvalidError` for a fraction in a column of floats.
     """
@@ -97,7 +97,7 @@ _SHOWN = 5
 
 
 def numbered(first_id: int = 0, why: str = "") -> NodeIds:
-    """Ids that are numbers from `first_id` on; `why` says what has them from 1."""
+    """Ids that are numbers from `first_id` on; `why` names the reason for ids from 1."""
 
     start = f": ids start at 1, {why}" if first_id else ""
 

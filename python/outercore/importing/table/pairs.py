@@ -40,7 +40,7 @@ class PairList:
     def parse(cls, text: str, ids: NodeNames) -> PairList:
         """The list in `FILE` or `FILE:SOURCE,TARGET`.
 
-        Errors: `NotFoundError` where there is no such file; `UnsupportedError` for formats of
+        Errors: `NotFoundError` for a missing file; `UnsupportedError` for formats of
         graphs and matrices.
         """
         spec = FileSpec.parse(text)
@@ -54,7 +54,7 @@ class PairList:
     def chunks(self) -> Iterator[NDArray[np.int64]]:
         """The positions of the pairs, [n, 2], in the order of the file.
 
-        Errors: `InvalidError` for what is no node, with its row.
+        Errors: `InvalidError` with the row of a value that is not a node.
         """
         if isinstance(self.ids, Names):
             yield from self._named(self.ids)
@@ -112,11 +112,11 @@ class PairList:
         except InvalidError as error:
             said, _, hint = str(error).partition("\nhint: ")
             if "`--comment" in hint:
-                # What is no row has no node of the data set, and is refused for that.
+                # A comment is refused as a row: it does not name nodes of the data set.
                 return open_table(self.spec, TextOptions(comment=""), purpose)
             if "`--" not in hint:
                 raise
-            # The commands that take pairs have no options for texts.
+            # The commands that take pairs lack options for texts.
             way = "write the pairs as Parquet, or with tabs between them and a header above"
             raise InvalidError(f"{said}\nhint: {way}") from None
 

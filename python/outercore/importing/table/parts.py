@@ -27,7 +27,7 @@ from outercore.importing.table.text import Convention, Purpose, TextFile, TextOp
 
 @dataclass
 class Parts:
-    """What the first of several files says about the columns of those that follow."""
+    """The columns of the first of several files, for the files that follow."""
 
     _first: Table | None = None
     _ends: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Parts:
         return found.below(first)
 
     def by_name(self, spec: FileSpec, table: Table, ends: int = 2) -> tuple[FileSpec, str]:
-        """The file with the columns of the first one, where it has these in another order; and a
+        """The file with the columns of the first file, if it has these in another order; and a
         note on that."""
         has_others = (
             bool(self._ends)
@@ -111,7 +111,7 @@ class Parts:
 def _with_names_of(
     first: TextFile, detected: Callable[[TextOptions], TextFile], options: TextOptions
 ) -> TextFile | None:
-    """The file with its first line as the header, where that names the columns of `first`."""
+    """The file with its first line as the header, if this names the columns of `first`."""
     if options.header is False:
         return None
     try:

@@ -69,7 +69,7 @@ def no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
 
 
 def _first_text(table: Table, name: str) -> str:
-    """Where a text has the first field that is no number, and what it is."""
+    """The first field of a text that is not a number, and its place."""
     if isinstance(table, TextTable):
         try:
             for _ in table.numbers([name], np.dtype(np.float64), "nan"):
@@ -137,7 +137,7 @@ class RowSource:
     def changed(self, change: Callable[[NDArray, int], NDArray], **fields: Any) -> RowSource:
         """The rows with other values: `change` gets a chunk and the number of its first row.
 
-        `fields` are those of the new source that differ as well.
+        `fields` are further fields that differ.
         """
 
         def of(source: Callable[[], Iterator[NDArray]]) -> Iterator[NDArray]:
@@ -153,7 +153,7 @@ class RowSource:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the user says about the files of an import."""
+    """The user's options on the files of an import."""
 
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
@@ -179,7 +179,7 @@ class Reading:
     """Whether one column, of texts too, may be dates and times: an array, and no features."""
 
     def starting_at(self, first_id: int, why: str) -> Reading:
-        """The same, with this first id for every file; `why` says what has it from 1."""
+        """The same, with this first id for every file; `why` names the reason for ids from 1."""
         if first_id == int(self.text.one_based):
             return self
         return replace(self, text=replace(self.text, one_based=first_id == 1), why_from_1=why)
@@ -199,8 +199,8 @@ def open_rows(
 ) -> RowSource:
     """The rows of a `.npy`, a member of a `.npz`, or columns of a text or Parquet file.
 
-    A table with a column of ids is put into the order of the nodes; `absent` is what a node
-    without a row gets, `None` refuses the file.
+    A table with a column of ids is put into the order of the nodes; `absent` is the value
+    of a node without a row; `None` refuses the file.
 
     Errors: `NotFoundError` for the file or column, `InvalidError` for a table without rows, or of
     a type that holds no numbers.
@@ -273,9 +273,10 @@ def require_rows(table: Table, *, of_names: bool = False) -> None:
 def open_node_table(
     spec: FileSpec, reading: Reading, *, may_be_empty: bool = False, parts: Parts | None = None
 ) -> Table:
-    """A text or Parquet file with rows for nodes; `parts` are those of the same table before it.
+    """A text or Parquet file with rows for nodes; `parts` are the previous files of the same
+    table.
 
-    With `may_be_empty` a table that names its columns may have no rows.
+    With `may_be_empty` a table that names its columns may be empty.
 
     Errors: as `open_rows`.
     """
@@ -309,7 +310,7 @@ def table_rows(
     if absent is None and times is None and (reading.fill is not None or reading.keeps_gaps):
         # A node without a row is filled as a field without a value is.
         absent = np.nan
-    # Whole numbers have no NaN for the nodes without a row.
+    # Whole numbers lack NaN for the nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
     if width is None and table.list_type(values[0]) is not None:
         width, dtype, source = list_rows(table, values[0], _CHUNK_BYTES)
@@ -547,7 +548,7 @@ def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:
 
 @dataclass(frozen=True)
 class NodeArray:
-    """An array and what it is for."""
+    """An array and its role."""
 
     role: Role
     name: str

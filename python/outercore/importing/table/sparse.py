@@ -58,7 +58,7 @@ def form_and_shape(path: Path) -> tuple[str, tuple[int, int]]:
 def sparse_edges(path: Path) -> SparseMatrix:
     """The edges of a square sparse matrix in CSR, CSC or COO form.
 
-    Cost: read in chunks, whatever the size of the matrix.
+    Cost: read in chunks, for a matrix of any size.
     Errors: `InvalidError` for a matrix that is not square; `UnsupportedError` for other forms.
     """
     form, (rows, columns) = form_and_shape(path)
@@ -140,7 +140,7 @@ def _pointers(path: Path, rows: int, count: int) -> Iterator[tuple[int, NDArray[
 
 
 class _Values:
-    """The values of a member, as many at a time as are asked for."""
+    """The values of a member, some at a time."""
 
     def __init__(self, member: NpzMember) -> None:
         self._member, self._chunks = member, member.values(_CHUNK)

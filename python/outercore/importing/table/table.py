@@ -45,7 +45,7 @@ class Table(ABC):
     @property
     @abstractmethod
     def names(self) -> list[str]:
-        """The columns; `column 1`, `column 2`, ... where nothing names them."""
+        """The columns; `column 1`, `column 2`, ... in a text without a header."""
 
     @property
     @abstractmethod
@@ -405,7 +405,7 @@ def parquet_file(path: Path) -> Iterator[Any]:
     """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
     require_file(path, "Parquet file")
     try:
-        # Otherwise all columns of a row group are read at once, whatever its size.
+        # With a buffer before, Arrow reads all columns of a row group at once, of any size.
         file = pa.parquet.ParquetFile(path, buffer_size=_READ, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise InvalidError(f"Parquet file `{path}`: {error}") from None
@@ -427,8 +427,8 @@ def _arrow_errors(where: str) -> Iterator[None]:
 
 
 def _numbers(column: Any, where: str, first: int) -> NDArray[Any]:
-    """A column of numbers as NumPy has it, dates and times in microseconds since 1970; whatever
-    stands for nulls.
+    """A column of numbers as NumPy has it, dates and times in microseconds since 1970; nulls have
+    any value.
 
     Errors: as `in_microseconds`.
     """

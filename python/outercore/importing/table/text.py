@@ -62,7 +62,7 @@ _CALLED = {
 
 @dataclass(frozen=True)
 class TextOptions:
-    """What the user says about the text files of an import; everything else is detected."""
+    """The user's options on the text files of an import; everything else is detected."""
 
     separator: Annotated[
         str | None,
@@ -103,7 +103,7 @@ PLAIN = TextOptions(separator="comma", header=False, comment="")
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that says how a file is written, before that of its compression."""
+    """The suffix that says how a file is written, without the suffix of its compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     while suffixes and suffixes[-1] in _PACKED:
         suffixes.pop()
@@ -113,7 +113,7 @@ def suffix_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Profile:
-    """What the columns of a whole file hold."""
+    """The kinds of values in the columns of a whole file."""
 
     rows: int
     comments: int
@@ -211,7 +211,7 @@ class TextFile:
 
     @property
     def mirror(self) -> Literal["no", "same", "negated"]:
-        """What an entry off the diagonal stands for besides itself: its reverse, or nothing."""
+        """The reverse entry that an entry off the diagonal implies, if any."""
         format_ = self.dialect["format"]
         if "matrix_market" in format_:
             symmetry = format_["matrix_market"]["symmetry"]
@@ -224,7 +224,7 @@ class TextFile:
     def described(self, *, has_names: bool = False) -> str:
         """How the file is written, in words: `tab separated, header: src, dst; ids from 0`.
 
-        With `has_names` nodes have no first number, whatever the file is for.
+        With `has_names` nodes lack a first number, for any purpose of the file.
         """
         format_ = self.format
         if format_ == "delimited":
@@ -256,7 +256,7 @@ class TextFile:
             text += f"; {comments} comment {'line' if comments == 1 else 'lines'} at the start"
         remark = self.dialect.get("remark")
         text += f"; {remark}" if remark else ""
-        # A file is not read for it alone.
+        # A file is not read just for this.
         profile: Profile | None = self.__dict__.get("profile")
         if profile is not None and (again := profile.repeated_headers):
             what = "1 line repeats" if again == 1 else f"{again:,} lines repeat"

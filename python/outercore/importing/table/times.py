@@ -74,7 +74,7 @@ def _look_like_dates(table: Table, name: str) -> bool:
     try:
         first = next((texts for (texts,) in table.texts([name], "")), None)
     except InvalidError:
-        # Whoever reads the file says what is wrong with it.
+        # Reading the file gives the error.
         return False
     return first is not None and look_like_dates(first)
 
@@ -102,7 +102,7 @@ def has_gaps(table: Table, name: str) -> bool:
 
 
 def clock_of(table: Table, name: str) -> Clock:
-    """What the times of a column count from; of a text its first value tells.
+    """The origin of the times of a column; the first value of a text tells it.
 
     Errors: `InvalidError` for a column that holds no times.
     """
@@ -139,8 +139,8 @@ def clock_of_text(texts: pa.Array) -> Clock | None:
 def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
     """[rows] the times of a column: whole numbers as they are, all else in microseconds since 1970.
 
-    Errors: `InvalidError` with the row of a missing time, of one that is no time, and of one
-    between two microseconds or beyond int64.
+    Errors: `InvalidError` with the row of a missing time, of a text that is not a time, and of a
+    time between two microseconds or beyond int64.
     """
     first = 0
     if table.kind(name) != "text":
@@ -161,7 +161,7 @@ def _has_zone(text: str) -> bool:
 def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArray[np.int64]:
     """Times in text in microseconds since 1970; `first` is the row of the first one.
 
-    Errors: `InvalidError` with the row of a text that is no time.
+    Errors: `InvalidError` with the row of a text that is not a time.
     """
     kind = pa.timestamp("us", "UTC" if has_zone else None)
     try:
@@ -172,7 +172,7 @@ def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArra
     where = f"{where}: row {first + row}"
     if text == "":
         raise InvalidError(f"{where} has no value, expected a time\nhint: fill it, or leave it out")
-    # One that has a zone where the first one has none, or the other way round.
+    # A time with a zone after times without, or the other way round.
     if _is(texts[row], pa.timestamp("us", None if has_zone else "UTC")):
         has, others = ("no time zone", "one") if has_zone else ("a time zone", "none")
         raise InvalidError(
@@ -265,7 +265,8 @@ def require_one_clock(
     """Errors: `InvalidError` where some times have a time zone and others have none, and where the
     columns that the user chose as times are dates in one table and whole numbers in another.
 
-    Times with a zone count from 1970 in UTC; without one nobody knows.
+    Times with a zone count from 1970 in UTC; without a zone their
+    origin is unknown.
     """
     seen: dict[Clock, str] = {}
     picked: dict[Clock, str] = {}
