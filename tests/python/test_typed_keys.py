@@ -447,7 +447,7 @@ def test_a_slip_in_a_name_is_answered_by_the_name(mag: Graph, outcome: Any) -> N
 def test_no_split_that_is_made_is_empty(labelled: int, sizes: list[int]) -> None:
     labels = np.full(120, -1)
     labels[:labelled] = 1
-    rows = RowSource("y", labels.dtype, None, len(labels), lambda: iter([labels]))
+    rows = RowSource("y", labels.dtype, lambda: iter([labels]), count=len(labels))
     splits = random_splits(NodeArray("labels", "y", rows, "paper"), None)
     found = [np.concatenate(list(one.rows.chunks())) for one in splits]
     assert [len(ids) for ids in found] == sizes

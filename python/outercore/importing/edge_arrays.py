@@ -170,9 +170,8 @@ def _columns(
     rows = RowSource(
         named,
         dtype,
-        width,
-        None,
         partial(chunks, is_mirrored=False),
+        width=width,
         times=values[0].times,
         mirrored=partial(chunks, is_mirrored=True),
     )

@@ -328,7 +328,7 @@ def _sparse(path: Path) -> EdgeSource:
     found = sparse_edges(path)
 
     def values(names: list[str], _as_times: bool) -> RowSource:
-        return RowSource(str(path), found.dtype, 1, None, found.values)
+        return RowSource(str(path), found.dtype, found.values, width=1)
 
     return pushed(
         str(path),
@@ -429,7 +429,7 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
             yield out
 
     more = mirrored if sign else None
-    return RowSource(str(table.path), dtype, len(names), None, chunks, mirrored=more)
+    return RowSource(str(table.path), dtype, chunks, width=len(names), mirrored=more)
 
 
 def _edge_member(path: Path) -> tuple[str, ...]:

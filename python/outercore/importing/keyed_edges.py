@@ -208,13 +208,7 @@ class EdgesOfType:
         files = tuple(state for ends in self.ends for state in ends.table.files)
         stored = STORED.get(clock_of(filled[0].table.table, name)) if True in times else None
         return RowSource(
-            f"{self.ends[0].table.spec}:{name}",
-            dtype,
-            None,
-            None,
-            chunks,
-            files=files,
-            times=stored,
+            f"{self.ends[0].table.spec}:{name}", dtype, chunks, files=files, times=stored
         )
 
 

@@ -172,7 +172,7 @@ class Keys:
                 continue
             found += text_arrays(KEY, column.node_type, column.name, column.texts)
             order = RowSource(
-                column.name, np.dtype(np.uint64), None, None, partial(self._ranked, number, column)
+                column.name, np.dtype(np.uint64), partial(self._ranked, number, column)
             )
             found.append(NodeArray("names", f"{column.node_type}.{KEY}.order", order))
         return found

@@ -116,7 +116,7 @@ def open_split(name: str, file: str, reading: Reading) -> RowSource:
         chunks = partial(_by_name, table, columns, reading.ids)
         count = table.rows if columns.mask is None else None
         return RowSource(
-            str(spec), np.dtype(np.int64), None, count, chunks, files=files, notes=notes
+            str(spec), np.dtype(np.int64), chunks, count=count, files=files, notes=notes
         )
     taken = NodeColumns(columns.ids if columns.mask else None, [columns.mask or columns.ids or ""])
     # A node without a row is not in the split.

@@ -62,7 +62,7 @@ def text_arrays(
         NodeArray(
             "names",
             f"{kind}.{part}",
-            RowSource(where, np.dtype(dtype), None, None, chunks, files=files, notes=said),
+            RowSource(where, np.dtype(dtype), chunks, files=files, notes=said),
         )
         for part, dtype, chunks, said in parts
     ]

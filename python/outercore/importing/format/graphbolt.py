@@ -414,7 +414,9 @@ def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) ->
             yield rows
 
     columns = width[0] if width else None
-    return RowSource("labels of the task", dtype, columns, count, chunks, keeps_form=True)
+    return RowSource(
+        "labels of the task", dtype, chunks, width=columns, count=count, keeps_form=True
+    )
 
 
 def open_untyped(root: Path, inputs: Inputs) -> GraphSource:

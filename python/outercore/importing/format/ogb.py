@@ -178,7 +178,7 @@ def _numbers(path: Path) -> RowSource:
             yield exactly(rows, np.dtype(np.float32), f"`{path}`", first)
             first += len(rows)
 
-    return RowSource(str(path), np.dtype(np.float32), width, None, chunks, files=states(path))
+    return RowSource(str(path), np.dtype(np.float32), chunks, width=width, files=states(path))
 
 
 def label_rows(path: Path) -> RowSource:
@@ -192,9 +192,8 @@ def label_rows(path: Path) -> RowSource:
         return RowSource(
             str(path),
             np.dtype(np.float64),
-            len(columns),
-            None,
             lambda: file.floats(columns),
+            width=len(columns),
             files=states(path),
         )
     is_whole = file.profile.kinds == ["integer"] and not file.profile.missing[0]
@@ -206,8 +205,6 @@ def label_rows(path: Path) -> RowSource:
     return RowSource(
         str(path),
         np.dtype(np.int64 if is_whole else np.float64),
-        None,
-        None,
         chunks,
         files=states(path),
         keeps_form=True,
@@ -282,7 +279,7 @@ def _ids(path: Path) -> RowSource:
             for rows in file.integers([0]):
                 yield rows[:, 0].copy()
 
-    return RowSource(str(path), np.dtype(np.int64), None, None, chunks, files=states(path))
+    return RowSource(str(path), np.dtype(np.int64), chunks, files=states(path))
 
 
 _NOT_DATA = ("num-edge-list.csv.gz", "edge.csv.gz", "edge_reltype.csv.gz")

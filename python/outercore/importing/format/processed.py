@@ -154,7 +154,7 @@ def _labelled(name: str, labels: RowSource, own: range, task: str | None) -> Row
             first += len(chunk)
             place += len(nodes)
 
-    return RowSource(f"split `{name}`", np.dtype(np.int64), None, len(own), chunks)
+    return RowSource(f"split `{name}`", np.dtype(np.int64), chunks, count=len(own))
 
 
 def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:

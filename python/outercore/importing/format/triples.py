@@ -101,7 +101,7 @@ def open_triples(root: Path, inputs: Inputs) -> GraphSource:
 
 
 def _edge_array(name: str, dtype: np.dtype, count: int | None, chunks: Any) -> NodeArray:
-    rows = RowSource(f"`{name}` of the triples", dtype, None, count, chunks)
+    rows = RowSource(f"`{name}` of the triples", dtype, chunks, count=count)
     return NodeArray("edge", name, rows)
 
 

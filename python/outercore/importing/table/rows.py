@@ -94,10 +94,10 @@ class RowSource:
     name: str
     """What messages call it."""
     dtype: np.dtype
-    width: int | None
-    count: int | None
-    """Rows, where known without reading them."""
     chunks: Callable[[], Iterator[NDArray]]
+    width: int | None = None
+    count: int | None = None
+    """Rows, if known without reading them."""
     path: Path | None = None
     """A `.npy` file that holds exactly this, for the core to read by itself."""
     whole: tuple[int, ...] = ()
@@ -251,9 +251,8 @@ def time_rows(table: Table, name: str) -> RowSource:
     return RowSource(
         f"{table.path}:{name}",
         np.dtype(np.int64),
-        None,
-        table.rows,
         lambda: time_values(table, name),
+        count=table.rows,
         times=STORED.get(clock_of(table, name)),
     )
 
@@ -359,9 +358,9 @@ def table_rows(
     return RowSource(
         str(spec),
         dtype,
-        width,
-        count,
         chunks,
+        width=width,
+        count=count,
         notes=notes,
         whole=whole,
         key=columns.key,
@@ -449,7 +448,7 @@ def from_array(name: str, array: NDArray) -> RowSource:
         for _, block in blocks(array, step):
             yield np.ascontiguousarray(block)
 
-    return RowSource(name, array.dtype, width, len(array), chunks)
+    return RowSource(name, array.dtype, chunks, width=width, count=len(array))
 
 
 def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]:
@@ -494,7 +493,9 @@ def npz_rows(member: NpzMember) -> RowSource:
 
     dtype = member.dtype.newbyteorder("=")
     files = states(member.archive)
-    return RowSource(name, dtype, width, member.shape[0], chunks, files=files, keeps_form=True)
+    return RowSource(
+        name, dtype, chunks, width=width, count=member.shape[0], files=files, keeps_form=True
+    )
 
 
 def count_rows(source: RowSource) -> int:
@@ -537,7 +538,14 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
 
     path = spec.path if in_order else None
     rows = RowSource(
-        str(spec.path), dtype, width, count, chunks, path=path, files=files, keeps_form=True
+        str(spec.path),
+        dtype,
+        chunks,
+        width=width,
+        count=count,
+        path=path,
+        files=files,
+        keeps_form=True,
     )
     return filled(rows, fill)
 

@@ -210,9 +210,9 @@ def sparse_rows(path: Path) -> RowSource:
     return RowSource(
         str(path),
         data.dtype,
-        width,
-        count,
         chunks,
+        width=width,
+        count=count,
         notes=[f"{path}: SciPy csr matrix, {count:,} rows of {width:,} features"],
         files=states(path),
     )
