@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore import _core
-from outercore.base import native
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS
 from outercore.errors import InvalidError
 from outercore.importing.edges import EdgeSource
@@ -199,27 +195,6 @@ def _require_one_graph(
         f"{where}: node {u} belongs to graph {graphs[0, at]}, node {v} to graph {graphs[1, at]}; "
         "expected both in one graph"
     )
-
-
-def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
-    """Whether an import with these options was stopped when only arrays of graphs were missing."""
-    path = out / "graph.json"
-    if not path.exists():
-        return False
-    manifest = json.loads(_core.DataSet(str(out)).manifest())
-    made = manifest.get("provenance", {}).get("options")
-    return FIRST not in manifest["arrays"] and made == json.loads(json.dumps(options))
-
-
-def add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
-    """Adds the arrays of graphs to a data set that is there, and returns what to tell."""
-    for key, values in level.stored():
-        native.add_array(out, key, values, "")
-    found: dict[str, Any] = {"graphs": level.count}
-    labels = level.arrays.get("y")
-    if labels is not None and labels.dtype == np.int64:
-        found["classes"] = int(labels.max(initial=-1)) + 1
-    return found
 
 
 def _are_classes(values: NDArray[np.float64]) -> NDArray[np.bool_]:

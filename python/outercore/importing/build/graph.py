@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore import _core
+from outercore.base import native
 from outercore.base.listing import listed
 from outercore.base.native import Arrays, Importer, Progress
 from outercore.base.sizes import parse_size
 from outercore.data.graph import EdgeType
+from outercore.data.many_graphs import FIRST
 from outercore.errors import InvalidError
 from outercore.importing.edges import with_range
 from outercore.importing.keyed_edges import Dangling
 from outercore.importing.keys import Keys
-from outercore.importing.many_graphs import add_graphs, is_unfinished, require_inside
+from outercore.importing.many_graphs import GraphLevel, require_inside
 from outercore.importing.options import ArrayOptions, FeatureType, ImportOptions
 from outercore.importing.source import GraphSource, TypedSource
 from outercore.importing.table.file_state import require_unchanged
@@ -295,3 +299,24 @@ def write_typed(
         "dangling_dropped": {key: one.no_node for key, one in dropped.items() if one.no_node},
         "empty_keys_dropped": {key: one.no_key for key, one in dropped.items() if one.no_key},
     }
+
+
+def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
+    """Whether an import with these options was stopped when only arrays of graphs were missing."""
+    path = out / "graph.json"
+    if not path.exists():
+        return False
+    manifest = json.loads(_core.DataSet(str(out)).manifest())
+    made = manifest.get("provenance", {}).get("options")
+    return FIRST not in manifest["arrays"] and made == json.loads(json.dumps(options))
+
+
+def add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
+    """Adds the arrays of graphs to a data set that is there, and returns what to tell."""
+    for key, values in level.stored():
+        native.add_array(out, key, values, "")
+    found: dict[str, Any] = {"graphs": level.count}
+    labels = level.arrays.get("y")
+    if labels is not None and labels.dtype == np.int64:
+        found["classes"] = int(labels.max(initial=-1)) + 1
+    return found
