@@ -113,10 +113,8 @@ class Keys:
     the keys, and 16 bytes a key and use.
     """
 
-    def __init__(
-        self, out: Path, nodes: list[Column], uses: list[Column], identities: list[str]
-    ) -> None:
-        self._dictionary = Dictionary(out.parent / f".{out.name}.keys", identities)
+    def __init__(self, out: Path, nodes: list[Column], uses: list[Column], identity: str) -> None:
+        self._dictionary = Dictionary(out.parent / f".{out.name}.keys", [identity])
         self._columns = [*nodes, *uses]
         self._nodes = len(nodes)
         self._rows: list[NDArray[np.int64]] = []

@@ -264,7 +264,7 @@ def write_typed(
         note(line)
     out = Path(out)
     uses = [*source.edge_keys, *(source.splits.columns if source.splits else [])]
-    with Keys(out, source.node_keys, uses, source.identities) as keys:
+    with Keys(out, source.node_keys, uses, "\n".join(source.identities)) as keys:
         keys.build(parse_size(options.memory), progress)
         if source.find_edges is not None:
             source = replace(source, edges=source.find_edges(keys))
