@@ -16,7 +16,6 @@ from outercore.base import native
 from outercore.base.listing import listed
 from outercore.base.native import Arrays, Importer, Progress
 from outercore.base.sizes import parse_size
-from outercore.data.graph import EdgeType
 from outercore.data.many_graphs import FIRST
 from outercore.errors import InvalidError
 from outercore.importing.edges import with_range
@@ -206,30 +205,7 @@ def _refuse_other_numbers(rows: RowSource, chunk: NDArray, stored: FeatureType, 
         )
 
 
-def typed_importer(
-    out: Path,
-    options: ImportOptions,
-    progress: Progress,
-    *,
-    inputs: list[str],
-    identities: list[str],
-    nodes: dict[str, int],
-    edges: list[EdgeType],
-) -> Importer:
-    """The core's importer of a graph of several types; `identities` tell other edges apart."""
-    described = {
-        "memory": parse_size(options.memory),
-        "duplicates": options.duplicates,
-        "overwrite": options.overwrite,
-        "command": options.command,
-        "inputs": inputs,
-        "edges": identities,
-        "types": {"nodes": nodes, "edges": edges},
-    }
-    return Importer(out, described, progress)
-
-
-def refuse_options(options: ImportOptions) -> None:
+def _refuse_options(options: ImportOptions) -> None:
     """Errors: `InvalidError` for options that mean nothing for edges of several types."""
     for name, given in (
         ("--undirected", options.undirected),
@@ -258,7 +234,7 @@ def write_typed(
     Cost: within `options.memory`; 16 bytes a node on disk while it is built.
     Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
     """
-    refuse_options(options)
+    _refuse_options(options)
     require_place(source.arrays, options)
     for line in source.notes:
         note(line)
@@ -268,15 +244,16 @@ def write_typed(
         keys.build(parse_size(options.memory), progress)
         if source.find_edges is not None:
             source = replace(source, edges=source.find_edges(keys))
-        with typed_importer(
-            out,
-            options,
-            progress,
-            inputs=source.inputs,
-            identities=source.identities,
-            nodes=source.counts,
-            edges=[one.edge_type for one in source.edges],
-        ) as importer:
+        described = {
+            "memory": parse_size(options.memory),
+            "duplicates": options.duplicates,
+            "overwrite": options.overwrite,
+            "command": options.command,
+            "inputs": source.inputs,
+            "edges": source.identities,
+            "types": {"nodes": source.counts, "edges": [one.edge_type for one in source.edges]},
+        }
+        with Importer(out, described, progress) as importer:
             dropped = {one.key: one.feed(importer, keys, dangling) for one in source.edges}
             by_keys = []
             if source.splits is not None:
