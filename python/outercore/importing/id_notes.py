@@ -32,7 +32,7 @@ def notes_on_ids(source: GraphSource, graph: Any, summary: dict[str, Any]) -> li
     Cost: reads the sources up to the first 0; all of them if node 0 lacks edges.
     """
     notes = _on_zeros(source, summary)
-    counted = source.nodes is None and not any(array.role != "split" for array in source.arrays)
+    counted = source.nodes is None and not any(array.role != "split" for array in source.of_nodes)
     is_open = bool(source.edges) and all(edge.is_open for edge in source.edges)
     if not (counted and is_open and graph.num_edges):
         return [*notes, *_on_counts(source, graph, summary)]
@@ -74,7 +74,7 @@ def _on_zeros(source: GraphSource, summary: dict[str, Any]) -> list[IdNote]:
 
 def _options_of_names(source: GraphSource) -> tuple[str, ...]:
     """The option that makes names of ids, where every input can have names."""
-    of_nodes = [array.rows for array in source.arrays if array.role != "names"]
+    of_nodes = [array.rows for array in source.of_nodes if array.role != "names"]
     are_keyed = all(rows.key is not None for rows in of_nodes)
     can_be_named = all(edge.is_open for edge in source.edges) and source.graphs is None
     return _NAMED if are_keyed and can_be_named and source.nodes is None else ()

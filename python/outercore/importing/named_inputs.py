@@ -282,9 +282,8 @@ class NamedInputs:
         shown += [note for array in arrays for note in array.rows.notes]
         return GraphSource(
             sources,
-            arrays,
+            [*arrays, *values],
             int(names.num_nodes),
-            edge_arrays=values,
             reading="\n".join(self._identity()) + " by a dictionary",
             notes=shown + notes,
         )

@@ -44,19 +44,16 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         # Labels and splits belong to graphs.
         inputs = replace(inputs, labels=None, splits=SplitChoice(), nodes=source.graphs.nodes)
     given = _arrays(inputs, replace(reading, nodes=source.stated_nodes(inputs.nodes)))
-    taken = {(array.role, array.name) for array in given}
-    kept = [array for array in source.arrays if (array.role, array.name) not in taken]
+    others = {one.name for one in source.of_nodes if one.role != "array"}
     for array in given:
-        if array.role == "array" and array.name in {one.name for one in kept}:
+        if array.role == "array" and array.name in others:
             raise InvalidError(f"--array: `{array.name}` is in `{inputs.edges[0]}` already")
     nodes = inputs.nodes if inputs.nodes is not None else source.nodes
     if inputs.texts:
-        counted = replace(source, arrays=[*kept, *given], nodes=nodes).node_count()
+        counted = replace(source, arrays=_replaced(source.arrays, given), nodes=nodes).node_count()
         texts, nodes = _texts(inputs, replace(reading, nodes=counted))
         given += texts
-    from_edges, notes = edge_arrays(source.edges, inputs.edge_values, reading)
-    named = {array.name for array in from_edges}
-    own = [array for array in source.edge_arrays if array.name not in named]
+    of_edges, notes = edge_arrays(source.edges, inputs.edge_values, reading)
     notes = [
         *source.notes,
         *_disagreement(source, inputs),
@@ -66,12 +63,17 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     ]
     return replace(
         source,
-        arrays=[*kept, *given],
+        arrays=_replaced(source.arrays, [*given, *of_edges]),
         nodes=nodes,
-        edge_arrays=[*own, *from_edges],
         notes=notes,
         reading=reading_of(inputs),
     )
+
+
+def _replaced(arrays: list[NodeArray], given: list[NodeArray]) -> list[NodeArray]:
+    """All arrays; those of `given` replace others of their name."""
+    names = {(array.role, array.name) for array in given}
+    return [*(one for one in arrays if (one.role, one.name) not in names), *given]
 
 
 def _disagreement(source: GraphSource, inputs: Inputs) -> list[str]:

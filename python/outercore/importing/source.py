@@ -42,7 +42,6 @@ class GraphSource:
     nodes: int | None = None
     undirected: bool | None = None
     """What the origin says about its edges; `ImportOptions.undirected` wins."""
-    edge_arrays: list[NodeArray] = field(default_factory=list)
     reading: str = ""
     """What else decides how the inputs are read; an import with another one is another import."""
     notes: list[str] = field(default_factory=list)
@@ -58,19 +57,29 @@ class GraphSource:
         found = {edge.first_id for edge in self.edges}
         return found.pop() if len(found) == 1 else 0
 
+    @property
+    def of_nodes(self) -> list[NodeArray]:
+        """The arrays of nodes."""
+        return [array for array in self.arrays if array.role != "edge"]
+
+    @property
+    def of_edges(self) -> list[NodeArray]:
+        """The arrays of edges."""
+        return [array for array in self.arrays if array.role == "edge"]
+
     def inputs(self) -> list[str]:
         """The names of all inputs, for the provenance."""
         return [
             *(edge.name for edge in self.edges),
-            *(array.rows.name for array in self.arrays),
-            *(array.rows.name for array in self.edge_arrays if array.rows.files),
+            *(array.rows.name for array in self.of_nodes),
+            *(array.rows.name for array in self.of_edges if array.rows.files),
         ]
 
     def files(self) -> list[FileState]:
         """What everything is read from, as it was when it was opened."""
         sources = [
             *(edge.files for edge in self.edges),
-            *(array.rows.files for array in [*self.arrays, *self.edge_arrays]),
+            *(array.rows.files for array in self.arrays),
             self.also_read,
         ]
         return [state for files in sources for state in files]

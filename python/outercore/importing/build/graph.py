@@ -47,10 +47,10 @@ def import_graph(
     options = options or ImportOptions()
     require_place(source.arrays, options)
     undirected = options.undirected if options.undirected is not None else source.undirected
-    if source.edge_arrays and options.self_loops == "add":
+    if source.of_edges and options.self_loops == "add":
         raise InvalidError(
             "--self-loops add: the added edges have no row in the edge array "
-            f"`{source.edge_arrays[0].name}`\nhint: add the loops to the edge list, with values"
+            f"`{source.of_edges[0].name}`\nhint: add the loops to the edge list, with values"
         )
     nodes = source.node_count()
     described = {
@@ -101,17 +101,17 @@ def _import_nodes(
     progress: Progress,
 ) -> dict[str, Any]:
     """Writes the edges and the arrays of nodes and edges; returns the summary."""
-    of_edges = source.edge_arrays
-    require_comparable([*source.arrays, *of_edges])
+    arrays = [*source.of_nodes, *source.of_edges]
+    require_comparable(arrays)
     if not described["undirected"]:
-        of_edges = [replace(array, rows=array.rows.with_reverse()) for array in of_edges]
+        arrays = [replace(array, rows=array.rows.with_reverse()) for array in arrays]
     with Importer(out, described, progress) as importer:
         for edges in source.edges:
             try:
                 edges.feed(importer, described["nodes"])
             except InvalidError as error:
                 raise with_range(error, edges, described["nodes"]) from None
-        for array in [*source.arrays, *of_edges]:
+        for array in arrays:
             feed_array(importer, array, options, progress)
         require_unchanged(source.files())
         return importer.finish()

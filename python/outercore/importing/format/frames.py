@@ -127,9 +127,8 @@ class _Opening:
         edges = from_edge_index(f"{graph.name}: edges", self._edge_index)
         edges = replace(edges, digest=digest_of(self._edge_index))
         arrays = [*self._stored_names(), *self._node_arrays(), *self._splits()]
-        found = GraphSource(
-            [edges], arrays, self._count, graph.undirected, edge_arrays=self._edge_arrays()
-        )
+        arrays += self._edge_arrays()
+        found = GraphSource([edges], arrays, self._count, graph.undirected)
         if not self._not_taken:
             return found, [*graph.notes]
         listed = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())

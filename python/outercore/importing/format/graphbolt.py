@@ -439,9 +439,12 @@ def open_untyped(root: Path, inputs: Inputs) -> GraphSource:
     ]
     return GraphSource(
         edges,
-        [*node_arrays(description, "", reading, is_labelled=is_labelled), *from_task],
+        [
+            *node_arrays(description, "", reading, is_labelled=is_labelled),
+            *from_task,
+            *edge_arrays(description, "", reading),
+        ],
         description.counts[""],
-        edge_arrays=edge_arrays(description, "", reading),
         notes=description.notes,
         also_read=states(description.path),
     )

@@ -72,16 +72,15 @@ def open_molecules(path: Path, inputs: Inputs) -> GraphSource:
 
     edges = pushed(str(path), batches, files=files)
     notes = _graph_arrays(path, level, inputs.task)
-    attributes = []
+    arrays = [NodeArray("features", "x", npz_rows(atoms))]
     if "bond" in member_names(path):
         rows = npz_rows(open_member(path, ("bond",)))
-        attributes.append(NodeArray("edge", FEATURES, rows))
+        arrays.append(NodeArray("edge", FEATURES, rows))
     return GraphSource(
         [edges],
-        [NodeArray("features", "x", npz_rows(atoms))],
+        arrays,
         level.nodes,
         True,
-        attributes,
         notes=[f"{path}: {level.count:,} molecules, {level.nodes:,} atoms", *notes],
         graphs=level,
     )

@@ -129,7 +129,7 @@ def _not_read(root: Path, split: str | None) -> list[str]:
 
 
 def _texts(raw: Path, undirected: bool | None) -> GraphSource:
-    arrays, edge_arrays = [], []
+    arrays = []
     features, labels = raw / "node-feat.csv.gz", raw / "node-label.csv.gz"
     if features.exists():
         arrays.append(NodeArray("features", "x", _numbers(features)))
@@ -137,14 +137,14 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
         arrays.append(NodeArray("labels", "y", label_rows(labels)))
     edge_features = raw / "edge-feat.csv.gz"
     if edge_features.exists():
-        edge_arrays.append(NodeArray("edge", FEATURES, _numbers(edge_features)))
+        arrays.append(NodeArray("edge", FEATURES, _numbers(edge_features)))
     nodes = None
     counts = raw / "num-node-list.csv.gz"
     if counts.exists():
         sizes = np.concatenate([np.empty((0, 1), np.int64), *_file(counts).integers([0])])
         nodes = _of_one_graph(f"`{counts}`", sizes)
     edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", PLAIN)
-    return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
+    return GraphSource([edges], arrays, nodes, undirected)
 
 
 def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
@@ -220,12 +220,12 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
             f"archive `{data}`: expected `edge_index`, found {', '.join(names)}\n"
             "hint: heterogeneous graphs cannot be imported yet"
         )
-    arrays, edge_arrays = [], []
+    arrays = []
     if "node_feat" in names:
         arrays.append(NodeArray("features", "x", npz_rows(open_member(data, ("node_feat",)))))
     if "edge_feat" in names:
         rows = npz_rows(open_member(data, ("edge_feat",)))
-        edge_arrays.append(NodeArray("edge", FEATURES, rows))
+        arrays.append(NodeArray("edge", FEATURES, rows))
     labels = raw / "node-label.npz"
     if labels.exists():
         arrays.append(NodeArray("labels", "y", npz_rows(open_member(labels, ("node_label",)))))
@@ -233,7 +233,7 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
     if "num_nodes_list" in names:
         nodes = _of_one_graph(f"`{data}:num_nodes_list`", read_member(data, "num_nodes_list"))
     edges = npz_edges(open_member(data, ("edge_index",)), "2,E")
-    return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
+    return GraphSource([edges], arrays, nodes, undirected)
 
 
 def split_arrays(

@@ -137,11 +137,14 @@ def open_data(
     hint = "arrays of nodes by `arrays=(NAME, ...)`, splits by `splits={NAME: IDS}`"
     return GraphSource(
         [_edges("data.edge_index", edge_index)],
-        [*_node_attributes(data, "data", named, nodes), *_split_arrays(chosen)],
+        [
+            *_node_attributes(data, "data", named, nodes),
+            *_split_arrays(chosen),
+            *edge_values(data, edge_index),
+        ],
         nodes,
         # `edge_index` holds both directions of an undirected edge already.
         False,
-        edge_values(data, edge_index),
         notes=_notes("PyG object", others, hint),
     )
 
@@ -198,10 +201,9 @@ def _open_events(data: Any, splits: dict[str, Any] | None, arrays: tuple[str, ..
     nodes = int(data.num_nodes)
     return GraphSource(
         [_edges("data.src and data.dst", edge_index)],
-        _split_arrays(splits_of(splits or {}, nodes)),
+        [*_split_arrays(splits_of(splits or {}, nodes)), *of_edges],
         nodes,
         False,
-        of_edges,
         notes=notes,
     )
 

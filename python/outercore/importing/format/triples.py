@@ -92,9 +92,8 @@ def open_triples(root: Path, inputs: Inputs) -> GraphSource:
     left = [key for key in sorted(graph.arrays) if not key.startswith(taken)]
     return GraphSource(
         [pushed(str(root), ends, files=files)],
-        [_name_array(graph, key) for key in names],
+        [*(_name_array(graph, key) for key in names), *arrays],
         graph.num_nodes,
-        edge_arrays=arrays,
         reading=f"relation {relation}",
         notes=[f"left out: {', '.join(left)}"] if left else [],
     )
