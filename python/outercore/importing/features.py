@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from outercore.base.listing import listed
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.graph_tables import NodeTable, refuse_keys
 from outercore.importing.table.columns import NodeColumns
-from outercore.importing.table.rows import NodeArray, Reading, open_rows, table_rows, time_rows
+from outercore.importing.table.rows import (
+    NodeArray,
+    Reading,
+    RowSource,
+    open_rows,
+    table_rows,
+    time_rows,
+)
 from outercore.importing.table.sparse import is_sparse, sparse_rows
 from outercore.importing.table.table import Table, require_columns
 from outercore.importing.table.times import TIME, has_gaps, has_times
@@ -41,52 +50,43 @@ def open_features(
         given[node_type] = file
     arrays, notes = [], []
     for node_type, one in nodes.items():
+        own = besides.get(node_type, set())
         if node_type in given:
             spec = FileSpec.parse(given[node_type], may_leave_out=True)
-            if not (spec.without and _is_own(spec, one)):
-                arrays.append(_of_file(node_type, spec, one, reading))
-                continue
-            found, note = _own_but(spec, one, besides.get(node_type, set()), reading)
-            arrays += found
-            notes += note
-            continue
-        found, note = arrays_of_table(one, besides.get(node_type, set()), reading)
-        arrays += found
+            features, note = _of_file(spec, one, own, reading)
+        else:
+            features, note = arrays_of_table(one, own, reading)
+        arrays += features
         notes += note
     return arrays, notes
 
 
-def _own_but(
+def _of_file(
     spec: FileSpec, nodes: NodeTable, besides: set[str], reading: Reading
 ) -> tuple[list[NodeArray], list[str]]:
-    """Features and arrays of a type from its own table, without the columns that `spec` leaves out.
+    """The features of a type in a file, which may be the table of the nodes itself.
 
-    Errors: `InvalidError` where no column of numbers is left.
+    Errors: `InvalidError` if `spec` leaves out all columns of numbers of the table.
     """
-    assert nodes.table is not None
+    is_own = nodes.spec is not None and spec.path == nodes.spec.path
+    if nodes.table is None or not is_own:
+        if not is_sparse(spec):
+            refuse_keys("--features", str(spec), nodes, reading)
+        return [NodeArray("features", "x", _rows(spec, reading), nodes.node_type)], []
     require_columns(nodes.table, spec)
+    if not spec.without:
+        columns = NodeColumns(None, list(spec.columns))
+        rows = table_rows(spec, nodes.table, columns, reading)
+        return [NodeArray("features", "x", rows, nodes.node_type)], []
     found, notes = arrays_of_table(nodes, besides | set(spec.without), reading)
     if not any(array.role == "features" for array in found):
         raise InvalidError(f"--features {nodes.node_type}: `{spec}`: no column of numbers is left")
     return found, notes
 
 
-def _is_own(spec: FileSpec, nodes: NodeTable) -> bool:
-    """Whether a file is the table of the nodes itself."""
-    return nodes.table is not None and nodes.spec is not None and spec.path == nodes.spec.path
-
-
-def _of_file(node_type: str, spec: FileSpec, nodes: NodeTable, reading: Reading) -> NodeArray:
-    if is_sparse(spec):
-        return NodeArray("features", "x", sparse_rows(spec.path), node_type)
-    if _is_own(spec, nodes):
-        assert nodes.table is not None
-        require_columns(nodes.table, spec)
-        columns = NodeColumns(None, list(spec.columns))
-        rows = table_rows(spec, nodes.table, columns, reading)
-        return NodeArray("features", "x", rows, node_type)
-    refuse_keys("--features", str(spec), nodes, reading)
-    return NodeArray("features", "x", open_rows(spec, reading), node_type)
+def _rows(spec: FileSpec, reading: Reading) -> RowSource:
+    """The rows of a file, or of a sparse matrix with its zeros."""
+    return sparse_rows(spec.path) if is_sparse(spec) else open_rows(spec, reading)
 
 
 def arrays_of_table(
@@ -105,8 +105,7 @@ def arrays_of_table(
     if nodes.spec is None:
         return [], []
     if nodes.table is None:
-        sparse = is_sparse(nodes.spec)
-        rows = sparse_rows(nodes.spec.path) if sparse else open_rows(nodes.spec, reading)
+        rows = _rows(nodes.spec, reading)
         return [NodeArray("features", "x", rows, nodes.node_type)], []
     table = nodes.table
     names = [name for name in table.names if name not in {*nodes.key, *besides, time}]
@@ -127,14 +126,11 @@ def arrays_of_table(
     named = [(name, name) for name in times if name not in gaps]
     named += [(TIME, time)] if time is not None else []
     found = [NodeArray("array", name, time_rows(table, at), nodes.node_type) for name, at in named]
-    found += [
-        NodeArray("array", name, _rows(nodes.spec, table, [name], reading), nodes.node_type)
-        for name in arrays
-    ]
+    of = partial(_columns, nodes.spec, table, reading)
+    found += [NodeArray("array", name, of([name]), nodes.node_type) for name in arrays]
     _require_values(nodes.node_type, table, [*features, *arrays], reading)
     if features:
-        rows = _rows(nodes.spec, table, features, reading)
-        found.insert(0, NodeArray("features", "x", rows, nodes.node_type))
+        found.insert(0, NodeArray("features", "x", of(features), nodes.node_type))
     notes = _notes(nodes, features, left_out, is_chosen=chosen is not None)
     if gaps:
         notes.append(
@@ -175,5 +171,5 @@ def _notes(
     return notes
 
 
-def _rows(spec: FileSpec, table: Table, names: list[str], reading: Reading):  # type: ignore[no-untyped-def]
+def _columns(spec: FileSpec, table: Table, reading: Reading, names: list[str]) -> RowSource:
     return table_rows(spec, table, NodeColumns(None, names), reading)

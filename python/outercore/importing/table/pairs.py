@@ -18,7 +18,7 @@ from outercore.importing.table.columns import EdgeColumns, edge_columns
 from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.keys import key_texts
 from outercore.importing.table.table import Table, open_table
-from outercore.importing.table.text import Purpose, TextOptions, suffix_of
+from outercore.importing.table.text import Purpose, TextOptions, names_of, suffix_of
 
 _PAIRS = 1 << 17
 """Pairs of an array that are looked at together."""
@@ -89,11 +89,7 @@ class PairList:
             first += len(columns[0])
 
     def _found(self, names: Names, column: Any, first: int) -> NDArray[np.int64]:
-        # A name that occurs again is looked up once.
-        coded = column.dictionary_encode()
-        distinct = coded.dictionary.to_pylist()
-        ids = np.array([-1 if (id_ := names.find(name)) is None else id_ for name in distinct])
-        found = ids.astype(np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
+        found = names.lookup(*names_of(column))
         if len(missing := np.flatnonzero(found < 0)):
             row = int(missing[0])
             name = column[row].as_py()
